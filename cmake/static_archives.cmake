@@ -1,0 +1,29 @@
+# static_archives.cmake: libtcc and Lua as archives that can go inside a shared library.
+#
+# Debian builds both archives for programs, not for shared libraries: they refer directly to data of libc,
+# which the linker refuses. Copies with those few symbols renamed, and defined by runtime/host_symbols.c,
+# link; the same copies keep libtcc from changing page protections and from ending the process.
+
+find_program(FAGEN_OBJCOPY objcopy REQUIRED)
+find_library(FAGEN_TCC_ARCHIVE libtcc.a REQUIRED)
+find_path(FAGEN_TCC_INCLUDE libtcc.h REQUIRED)
+find_library(FAGEN_LUA_ARCHIVE NAMES liblua5.4.a REQUIRED)
+find_path(FAGEN_LUA_INCLUDE lua.h PATH_SUFFIXES lua5.4 REQUIRED)
+
+function(add_renamed_archive target archive)
+  set(copy ${CMAKE_BINARY_DIR}/archives/${target}.a)
+  set(renames "")
+  foreach(symbol ${ARGN})
+    list(APPEND renames --redefine-sym ${symbol}=fagen_${symbol})
+  endforeach()
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/archives)
+  add_custom_command(OUTPUT ${copy} COMMAND ${FAGEN_OBJCOPY} ${renames} ${archive} ${copy}
+                     DEPENDS ${archive} VERBATIM)
+  add_custom_target(${target}_archive DEPENDS ${copy})
+  add_library(${target} STATIC IMPORTED GLOBAL)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${copy})
+  add_dependencies(${target} ${target}_archive)
+endfunction()
+
+add_renamed_archive(fagen_tcc ${FAGEN_TCC_ARCHIVE} stdout stderr environ mprotect exit)
+add_renamed_archive(fagen_lua ${FAGEN_LUA_ARCHIVE} stdin stdout stderr)

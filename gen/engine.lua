@@ -1,0 +1,284 @@
+-- engine.lua: the template language, and the sandbox that templates and modules run in.
+--
+-- A line whose first character is % is Lua; ${expr} substitutes; every other line is text. One template
+-- line becomes one line of Lua, so that Lua's own messages carry the template's line number.
+--   ${expr} alone on its line: a value of several lines is indented to that column, an empty one
+--     removes the line. Elsewhere a value is one line. nil is an error.
+--   include "path"       renders another template in place.
+--   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at the caller's column.
+--   require "a.b"        the Lua module a/b.lua.
+-- read(name) -> text, path comes from the host. Nothing here can reach a file, a clock or an address.
+
+local read = ...
+
+local engine = {}
+local raw_error, raw_tostring, raw_format = error, tostring, string.format
+
+-- ---- Output -----------------------------------------------------------------------------------
+
+local lines = {} -- { text = , origin = } of the text being rendered
+local block = {} -- metatable of what capture returns
+
+local function put(text, origin) lines[#lines + 1] = { text = text, origin = origin } end
+
+-- The C spelling of a value: whole numbers as they are, others as float literals.
+local function spell(value)
+  if math.type(value) == "integer" then return raw_format("%d", value) end
+  if type(value) == "number" then
+    if value ~= value or value == math.huge or value == -math.huge then
+      raw_error("no literal for the number " .. raw_tostring(value), 0)
+    end
+    local text = raw_format("%.9g", value)
+    if not text:find("[.e]") then text = text .. ".0" end
+    return text .. "f"
+  end
+  return value
+end
+
+local function put_block(indent, value, origin)
+  if type(value) == "string" then
+    for line in (value .. "\n"):gmatch("(.-)\n") do
+      if value ~= "" then put(line == "" and "" or indent .. line, origin) end
+    end
+  else
+    for _, line in ipairs(value) do
+      put(line.text == "" and "" or indent .. line.text, line.origin)
+    end
+  end
+end
+
+-- Prints one template line: literal text and values in turn.
+local function print_line(origin, ...)
+  local parts, count = { ... }, select("#", ...)
+  for i = 2, count, 2 do
+    local value = spell(parts[i])
+    if type(value) ~= "string" and getmetatable(value) ~= block then
+      raw_error("a ${} on this line is " .. (value == nil and "nil" or "a " .. type(value)), 2)
+    end
+    parts[i] = value
+  end
+  if count == 3 and parts[1]:find("^%s*$") and parts[3]:find("^%s*$") then
+    return put_block(parts[1], parts[2], origin)
+  end
+  for i = 2, count, 2 do
+    if type(parts[i]) ~= "string" or parts[i]:find("\n") then
+      raw_error("a value of several lines needs a line of its own", 2)
+    end
+  end
+  put(table.concat(parts), origin)
+end
+
+local function capture(f, ...)
+  local outer = lines
+  lines = {}
+  f(...)
+  local captured = setmetatable(lines, block)
+  lines = outer
+  return captured
+end
+
+-- ---- Template to Lua -----------------------------------------------------------------------------
+
+-- The position of the } that closes the ${ whose text begins at `from`.
+local function closing_brace(line, from)
+  local depth = 1
+  for at, brace in line:gmatch("()([{}])", from) do
+    depth = depth + (brace == "{" and 1 or -1)
+    if depth == 0 then return at end
+  end
+end
+
+local function translate_text(line, number)
+  local parts, at = {}, 1
+  while true do
+    local open = line:find("${", at, true)
+    parts[#parts + 1] = raw_format("%q", line:sub(at, open and open - 1 or #line))
+    if not open then break end
+    local close = closing_brace(line, open + 2)
+    if not close then return nil, number .. ": ${ without }" end
+    parts[#parts + 1] = "(" .. line:sub(open + 2, close - 1) .. ")"
+    at = close + 1
+  end
+  return raw_format("print_line(origins[%d], %s)", number, table.concat(parts, ", "))
+end
+
+local function translate(text, path)
+  local lua, origins, number = {}, {}, 0
+  for line in text:gsub("\n$", ""):gmatch("([^\n]*)\n?") do
+    number = number + 1
+    origins[number] = path .. ":" .. number
+    if line:sub(1, 1) == "%" then
+      lua[number] = line:sub(2)
+    else
+      local translated, message = translate_text(line, number)
+      if not translated then raw_error(path .. ":" .. message, 0) end
+      lua[number] = translated
+    end
+  end
+  return table.concat(lua, "\n"), origins
+end
+
+-- ---- The sandbox ---------------------------------------------------------------------------------
+
+-- A table's or function's address differs from run to run, and would in the text.
+local function refuse_addresses(value, level)
+  local kind = type(value)
+  if (kind == "table" and not (getmetatable(value) or {}).__tostring) or kind == "function" then
+    raw_error("a " .. kind .. " has no text", level + 1)
+  end
+end
+
+local function safe_tostring(value)
+  refuse_addresses(value, 2)
+  return raw_tostring(value)
+end
+
+local function safe_format(format, ...)
+  if format:find("%%[^%a%%]*p") then raw_error("format %p would print an address", 2) end
+  for i = 1, select("#", ...) do refuse_addresses((select(i, ...)), 2) end
+  return raw_format(format, ...)
+end
+
+local function copy_without(from, unwanted)
+  local to = {}
+  for key, value in next, from do
+    if not unwanted[key] then to[key] = value end
+  end
+  return to
+end
+
+-- The keys of a table in one order: pairs has another in every state.
+local function sorted(map)
+  local keys = {}
+  for key in next, map do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return raw_tostring(a) < raw_tostring(b) end)
+  return keys
+end
+
+local base = {
+  assert = assert, error = error, ipairs = ipairs, select = select, tonumber = tonumber, type = type,
+  setmetatable = setmetatable, getmetatable = getmetatable, rawequal = rawequal,
+  tostring = safe_tostring,
+  math = copy_without(math, { random = true, randomseed = true }),
+  table = copy_without(table, {}),
+  string = copy_without(string, { dump = true, format = true }),
+  capture = capture, sorted = sorted,
+}
+base.string.format = safe_format
+string.format, string.dump = safe_format, nil -- also as methods: ("%p"):format(...)
+
+local strict = {
+  __index = function(_, name) raw_error("undefined name '" .. raw_tostring(name) .. "'", 2) end,
+  __newindex = function(_, name)
+    raw_error("global '" .. raw_tostring(name) .. "' assigned: make it local", 2)
+  end,
+}
+
+local function load_module(name, file, environment)
+  local text, path = read(file)
+  local chunk, message = load(text, "@" .. path, "t", environment)
+  if not chunk then raw_error(message, 0) end
+  return chunk(name)
+end
+
+local loaded = {}
+function base.require(name)
+  if loaded[name] == nil then
+    loaded[name] = false -- a cycle finds this
+    loaded[name] = load_module(name, name:gsub("%.", "/") .. ".lua", base)
+  end
+  if not loaded[name] then raw_error("module '" .. name .. "' requires itself or returns nothing", 2) end
+  return loaded[name]
+end
+
+function base.include(file)
+  local text, path = read(file)
+  local lua, origins = translate(text, path)
+  local environment = setmetatable({ print_line = print_line, origins = origins }, { __index = base })
+  local chunk, message = load(lua, "@" .. path, "t", setmetatable(environment, {
+    __index = base, __newindex = strict.__newindex }))
+  if not chunk then raw_error(message, 0) end
+  chunk()
+end
+
+-- A file pasted as it is, such as a header.
+function base.paste(file)
+  local text, path = read(file)
+  local pasted, number = setmetatable({}, block), 0
+  for line in text:gsub("\n$", ""):gmatch("([^\n]*)\n?") do
+    number = number + 1
+    pasted[number] = { text = line, origin = path .. ":" .. number }
+  end
+  return pasted
+end
+
+setmetatable(base, strict)
+
+-- A variant file sees the sandbox and the words of expressions.
+function engine.load_variant(name)
+  local words = base.require("expr").words
+  local environment = setmetatable({}, {
+    __index = function(_, key)
+      local word = words[key]
+      if word ~= nil then return word end
+      return base[key]
+    end,
+    __newindex = strict.__newindex,
+  })
+  local found = load_module(name, "variants/" .. name .. ".lua", environment)
+  if getmetatable(found) ~= words.variant_type then
+    raw_error("variants/" .. name .. ".lua: must return variant { ... }", 0)
+  end
+  return found
+end
+rawset(base, "load_variant", engine.load_variant)
+
+-- ---- Rendering -----------------------------------------------------------------------------------
+
+-- No line ends in blanks, no two blank lines follow each other, none opens or closes a block.
+local function tidy(printed)
+  local kept = {}
+  for i, line in ipairs(printed) do
+    local text = line.text:gsub("%s+$", "")
+    local before = #kept > 0 and kept[#kept].text or "{"
+    local following = printed[i + 1] and printed[i + 1].text or "}"
+    local idle = text == "" and (before == "" or before:find("{$") or following:find("^%s*}"))
+    if not idle then kept[#kept + 1] = { text = text, origin = line.origin } end
+  end
+  return kept
+end
+
+local function render(file)
+  return tidy(capture(base.include, file))
+end
+
+local function as_text(printed)
+  local text, origins = {}, {}
+  for i, line in ipairs(printed) do
+    text[i], origins[i] = line.text, line.origin
+  end
+  text[#text + 1] = ""
+  return { text = table.concat(text, "\n"), origins = origins }
+end
+
+-- Renders both texts of a spec: see render.h for what comes back.
+function engine.render(spec)
+  rawset(base, "spec", spec)
+  local tiles = base.require(spec.target .. ".tiles")
+  rawset(base, "tiles", tiles)
+  local mask, score = base.require("mask"), base.require("score")
+  local ending = spec.target == "cpu" and ".c.lua" or ".cu.lua"
+  return {
+    kernel = as_text(render(spec.target .. "/" .. spec.pass .. ending)),
+    launch = as_text(render("launch.c.lua")),
+    facts = tiles.facts,
+    keep = mask.postfix(),
+    score = score.postfix(),
+  }
+end
+
+function engine.variant_doc(name)
+  return engine.load_variant(name).doc
+end
+
+return engine

@@ -1,0 +1,242 @@
+/* args.c: everything that can be wrong with a caller's arguments, found before anything runs. */
+#include "args.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "error.h"
+#include "overlap.h"
+#include "spec.h"
+
+/* ---- Sizes --------------------------------------------------------------------------------------
+ */
+
+static fa_status check_size(const char *field, int64_t size) {
+  if (size >= 0 && size <= INT32_MAX) return FA_OK;
+  return fail(FA_INVALID, "%s: %lld; must be 0 to %d", field, (long long)size, INT32_MAX);
+}
+
+/* A field in which 0 means "as the kernel". */
+static fa_status check_agrees(const char *field, int64_t given, int64_t of_kernel,
+                              const fa_kernel *kernel) {
+  if (given == 0 || given == of_kernel) return FA_OK;
+  return fail(FA_INVALID, "%s: %lld; kernel %s has %lld (0 = as the kernel)", field,
+              (long long)given, kernel->text.name, (long long)of_kernel);
+}
+
+static fa_status check_selection(const fa_kernel *kernel, const fa_args *args) {
+  const fa_spec *spec = &kernel->spec;
+  fa_status status = check_agrees("dtype", args->dtype, spec->dtype, kernel);
+  if (!status) status = check_agrees("dim_qk", args->dim_qk, spec->dim_qk, kernel);
+  if (!status) status = check_agrees("dim_v", args->dim_v, spec->dim_v, kernel);
+  if (!status) status = check_agrees("target", args->target, spec->target, kernel);
+  if (!status && spec->pass != FA_PRE)
+    status = check_agrees("causal", args->causal, spec->causal, kernel);
+  if (!status && spec->pass == FA_BWD)
+    status = check_agrees("deterministic", args->deterministic, spec->deterministic, kernel);
+  if (!status && args->variants && args->variants[0] && spec->pass != FA_PRE &&
+      strcmp(args->variants, spec->variants))
+    status = fail(FA_INVALID, "variants: '%.100s'; kernel %s has '%s'", args->variants,
+                  kernel->text.name, spec->variants);
+  return status;
+}
+
+static fa_status check_heads(const fa_kernel *kernel, const fa_args *args) {
+  int64_t group = kernel->spec.group;
+  if (args->heads_q == args->heads_kv * group) return FA_OK;
+  return fail(FA_INVALID, "heads_q: %lld; kernel %s needs heads_kv * %lld = %lld",
+              (long long)args->heads_q, kernel->text.name, (long long)group,
+              (long long)(args->heads_kv * group));
+}
+
+static fa_status take_scale(float *out, const fa_kernel *kernel, float scale) {
+  if (!(scale >= 0) || isinf(scale))
+    return fail(FA_INVALID, "softmax_scale: %g; must be finite and > 0, or 0 for 1/sqrt(dim_qk)",
+                (double)scale);
+  *out = scale > 0 ? scale : 1.0f / sqrtf((float)kernel->spec.dim_qk);
+  return FA_OK;
+}
+
+fa_status args_take_sizes(fa_problem *out, const fa_kernel *kernel, const fa_args *args) {
+  memset(out, 0, sizeof *out);
+  fa_status status = check_size("batch", args->batch);
+  if (!status) status = check_size("heads_q", args->heads_q);
+  if (!status) status = check_size("heads_kv", args->heads_kv);
+  if (!status) status = check_size("seqlen_q", args->seqlen_q);
+  if (!status) status = check_size("seqlen_k", args->seqlen_k);
+  if (!status) status = check_heads(kernel, args);
+  if (!status) status = check_selection(kernel, args);
+  if (!status) status = take_scale(&out->softmax_scale, kernel, args->softmax_scale);
+  /* Elements of the largest dense tensor, times 4 bytes, must be countable. */
+  double rows = (double)args->batch * (double)args->heads_q *
+                (double)(args->seqlen_q > args->seqlen_k ? args->seqlen_q : args->seqlen_k);
+  if (!status && rows * FA_DIM_MAX * 4 > 4e18)
+    status = fail(FA_INVALID, "batch * heads_q * seqlen: %.3g rows; must be at most 3.9e15", rows);
+  out->batch = args->batch;
+  out->heads_q = args->heads_q;
+  out->heads_kv = args->heads_kv;
+  out->seqlen_q = args->seqlen_q;
+  out->seqlen_k = args->seqlen_k;
+  out->processors = cpu_pool_threads(kernel->context->pool);
+  out->workspace_limit = (long long)args->workspace_limit;
+  return status;
+}
+
+/* ---- Tensors
+ * --------------------------------------------------------------------------------------- */
+
+/* A tensor of the pass, under its public name. */
+typedef struct operand {
+  const char *name;
+  int output;
+  const fa_tensor *tensor;
+  fa_plan_tensor *to;
+  int64_t batch, seqlen, heads, dim; /* dim 1 and dense: an LSE-shaped f32 array */
+  int64_t bytes;                     /* of an element */
+  footprint at;
+} operand;
+
+enum { MAX_OPERANDS = 12 };
+
+typedef struct operand_list {
+  operand items[MAX_OPERANDS];
+  int count;
+} operand_list;
+
+static int is_empty(const operand *o) {
+  return !o->batch || !o->seqlen || !o->heads;
+}
+
+static fa_status check_stride(const operand *o, const char *field, int64_t stride) {
+  if (stride >= 0) return FA_OK;
+  return fail(FA_INVALID, "%s.%s: %lld; must be 0 or more", o->name, field, (long long)stride);
+}
+
+/* Computes the footprint; refuses one that does not fit the address space. */
+static fa_status place_operand(operand *o) {
+  const int64_t extent[OVERLAP_DIMS] = {o->batch, o->seqlen, o->heads, o->dim};
+  const int64_t stride[OVERLAP_DIMS] = {o->tensor->stride_batch, o->tensor->stride_seq,
+                                        o->tensor->stride_head, 1};
+  int64_t last = 0;
+  for (int i = 0; i < OVERLAP_DIMS; ++i) {
+    int64_t step;
+    o->at.extent[i] = extent[i];
+    if (__builtin_mul_overflow(stride[i], o->bytes, &o->at.stride[i]) ||
+        __builtin_mul_overflow(o->at.stride[i], extent[i] - 1, &step) ||
+        __builtin_add_overflow(last, step, &last) || last > INT64_MAX / 4)
+      return fail(FA_INVALID, "%s: strides %lld %lld %lld reach past the address space", o->name,
+                  (long long)stride[0], (long long)stride[1], (long long)stride[2]);
+  }
+  o->at.begin = (uintptr_t)o->tensor->data;
+  o->at.end = o->at.begin + (uintptr_t)(last + o->bytes);
+  return FA_OK;
+}
+
+static fa_status check_operand(operand *o) {
+  fa_status status = check_stride(o, "stride_batch", o->tensor->stride_batch);
+  if (!status) status = check_stride(o, "stride_seq", o->tensor->stride_seq);
+  if (!status) status = check_stride(o, "stride_head", o->tensor->stride_head);
+  if (status || is_empty(o)) return status;
+  if (!o->tensor->data)
+    return fail(FA_INVALID, "%s: NULL; %lld x %lld x %lld x %lld elements are required", o->name,
+                (long long)o->batch, (long long)o->seqlen, (long long)o->heads, (long long)o->dim);
+  if ((uintptr_t)o->tensor->data % (uintptr_t)o->bytes)
+    return fail(FA_INVALID, "%s: address %p; must be a multiple of %lld", o->name, o->tensor->data,
+                (long long)o->bytes);
+  status = place_operand(o);
+  if (!status && o->output && overlap_self(&o->at))
+    status = fail(FA_INVALID,
+                  "%s: strides %lld %lld %lld let its own elements overlap; an output may not",
+                  o->name, (long long)o->tensor->stride_batch, (long long)o->tensor->stride_seq,
+                  (long long)o->tensor->stride_head);
+  return status;
+}
+
+static fa_status check_overlaps(const operand_list *list) {
+  for (int i = 0; i < list->count; ++i)
+    for (int j = 0; j < list->count; ++j) {
+      const operand *a = &list->items[i], *b = &list->items[j];
+      int twice = b->output && j < i; /* seen as (j, i) */
+      if (i == j || !a->output || twice || is_empty(a) || is_empty(b)) continue;
+      if (overlap_pair(&a->at, &b->at))
+        return fail(FA_INVALID, "%s: overlaps %s; an output may overlap nothing", a->name, b->name);
+    }
+  return FA_OK;
+}
+
+static void add(operand_list *list, const char *name, int output, const fa_tensor *tensor,
+                fa_plan_tensor *to, const int64_t shape[4], int64_t bytes) {
+  list->items[list->count++] = (operand){.name = name,
+                                         .output = output,
+                                         .tensor = tensor,
+                                         .to = to,
+                                         .batch = shape[0],
+                                         .seqlen = shape[1],
+                                         .heads = shape[2],
+                                         .dim = shape[3],
+                                         .bytes = bytes};
+}
+
+/* What each pass reads and writes. rows and drows receive lse and dlse as dense tensors. */
+static void list_operands(operand_list *list, fa_problem *p, const fa_kernel *kernel,
+                          const fa_args *a, fa_tensor *rows, fa_tensor *drows) {
+  const fa_spec *spec = &kernel->spec;
+  const int64_t bytes = spec_dtype_bytes(spec->dtype);
+  const int64_t q[] = {a->batch, a->seqlen_q, a->heads_q, spec->dim_qk};
+  const int64_t o[] = {a->batch, a->seqlen_q, a->heads_q, spec->dim_v};
+  const int64_t k[] = {a->batch, a->seqlen_k, a->heads_kv, spec->dim_qk};
+  const int64_t v[] = {a->batch, a->seqlen_k, a->heads_kv, spec->dim_v};
+  const int64_t row[] = {a->batch, a->seqlen_q, a->heads_q, 1};
+  const int fwd = spec->pass == FA_FWD, bwd = spec->pass == FA_BWD;
+  *rows = fa_bhsd(a->lse, a->seqlen_q, a->heads_q, 1);
+  *drows = fa_bhsd((void *)a->dlse, a->seqlen_q, a->heads_q, 1);
+  if (fwd || bwd) {
+    add(list, "q", 0, &a->q, &p->q, q, bytes);
+    add(list, "k", 0, &a->k, &p->k, k, bytes);
+    add(list, "v", 0, &a->v, &p->v, v, bytes);
+    add(list, "lse", fwd, rows, NULL, row, sizeof(float));
+  }
+  add(list, "o", fwd, &a->o, &p->o, o, bytes);
+  if (fwd) return;
+  add(list, "dout", 0, &a->dout, &p->dout, o, bytes);
+  if (a->dlse) add(list, "dlse", 0, drows, NULL, row, sizeof(float));
+  if (!bwd) return;
+  add(list, "dq", 1, &a->dq, &p->dq, q, bytes);
+  add(list, "dk", 1, &a->dk, &p->dk, k, bytes);
+  add(list, "dv", 1, &a->dv, &p->dv, v, bytes);
+}
+
+static fa_status check_params(const fa_kernel *kernel, const fa_args *args) {
+  if (!args->num_params) return FA_OK;
+  if (!args->params) return fail(FA_INVALID, "params: NULL, with num_params %zu", args->num_params);
+  const char *name = args->params[0].name;
+  return fail(FA_INVALID, "params: '%.80s' is no parameter of %s, which has none",
+              name ? name : "(by slot)", kernel->text.name);
+}
+
+/* The workspace is one more output, of bytes. */
+static void add_workspace(operand_list *list, const fa_args *args, fa_tensor *bytes) {
+  *bytes = fa_bhsd(args->workspace, 1, 1, (int64_t)args->workspace_size);
+  const int64_t shape[] = {args->workspace && args->workspace_size, 1, 1,
+                           (int64_t)args->workspace_size};
+  add(list, "workspace", 1, bytes, NULL, shape, 1);
+}
+
+fa_status args_take_tensors(fa_problem *problem, const fa_kernel *kernel, const fa_args *args) {
+  operand_list list = {.count = 0};
+  fa_tensor rows, drows, workspace;
+  list_operands(&list, problem, kernel, args, &rows, &drows);
+  add_workspace(&list, args, &workspace);
+  fa_status status = check_params(kernel, args);
+  for (int i = 0; !status && i < list.count; ++i) status = check_operand(&list.items[i]);
+  if (!status) status = check_overlaps(&list);
+  for (int i = 0; i < list.count; ++i) {
+    fa_plan_tensor *to = list.items[i].to;
+    const fa_tensor *from = list.items[i].tensor;
+    if (to)
+      *to = (fa_plan_tensor){from->data, from->stride_batch, from->stride_seq, from->stride_head};
+  }
+  problem->lse = args->lse;
+  problem->dlse = args->dlse;
+  return status;
+}

@@ -1,0 +1,122 @@
+/* help.c: the help pages. Every example in them works as it stands. */
+#include "help.h"
+
+#include <stdio.h>
+
+static const char overview[] =
+    "fagen writes attention kernels: one small spec in, one specialised source file out.\n"
+    "\n"
+    "  fagen emit SPEC... [-o DIR]      write the kernel and its launch plan\n"
+    "  fagen check SPEC... [sizes]      run it and compare with a float64 reference\n"
+    "  fagen explain SPEC... [sizes]    tiles and reasons, FLOPs, bytes, memory\n"
+    "  fagen list                       the words of a spec, targets, variants\n"
+    "  fagen help [COMMAND]             this page, or a command's options\n"
+    "  fagen --version\n"
+    "\n"
+    "A spec is a few words in any order: a pass (fwd, pre, bwd), a dtype (f16, bf16, f32) and a\n"
+    "head dimension (d64); then, if wanted, a target (cpu, sm80, sm90), v128, gqa4, causal, det "
+    "and\n"
+    "names of variants. A spec that names a target is for that target; one that does not is for "
+    "the\n"
+    "best that this machine has.\n"
+    "\n"
+    "  - An argument with a blank in it is one spec; bare words in a row are one spec together.\n"
+    "  - Commas list alternatives and give every combination: fwd,bwd d64,128 is four specs.\n"
+    "\n"
+    "Try:\n"
+    "  fagen emit fwd cpu f32 d64 causal            the kernel, on stdout\n"
+    "  fagen emit fwd,bwd cpu bf16 d64,128 -o out   four kernels, eight files in out/\n"
+    "  fagen check \"fwd cpu f32 d64 causal\" \"bwd cpu f32 d64 causal\"\n"
+    "  fagen explain bwd cpu bf16 d128 causal --heads 32 --seqlen 8192\n"
+    "\n"
+    "Exit codes: 0 right; 1 wrong result or failed build; 2 bad input; 3 cannot run here.\n"
+    "Environment: FA_TEMPLATE_DIR, a folder whose templates and variants come before the embedded\n"
+    "ones; FA_THREADS, the threads of the cpu target.\n";
+
+static const char emit_page[] =
+    "fagen emit SPEC... [-o DIR]\n"
+    "\n"
+    "Writes for each spec the kernel, NAME.cu (NAME.c for cpu), and its launch plan, "
+    "NAME_launch.c.\n"
+    "NAME is the emitted function: fa_ and the spec's words in canonical order. A spec that is "
+    "given\n"
+    "twice is written once. Needs no GPU and no CUDA for any target.\n"
+    "\n"
+    "  -o, --output DIR   write into DIR, which is made with its parents; files that are there "
+    "are\n"
+    "                     replaced, each in one step. The names written are told on stderr.\n"
+    "                     Without it the kernels go to stdout, one after the other, and no plans.\n"
+    "\n"
+    "  fagen emit fwd cpu f32 d64 causal | less\n"
+    "  fagen emit fwd,bwd cpu f16,bf16 d64,128 gqa4 causal -o kernels\n";
+
+static const char list_page[] =
+    "fagen list\n"
+    "\n"
+    "Shows the words of a spec with their meaning, the targets and whether each can run here, and\n"
+    "the variants: the embedded ones and those in FA_TEMPLATE_DIR, each with its doc sentence.\n"
+    "A variant that does not load is shown with its error, and the exit code is 1.\n"
+    "\n"
+    "  fagen list\n"
+    "  FA_TEMPLATE_DIR=my_templates fagen list\n";
+
+#define SIZE_OPTIONS(batch, heads, seqlen, seqlen_k)                                         \
+  "  --batch N              sequences; default " batch "\n"                                  \
+  "  --heads N              query heads; default " heads "\n"                                \
+  "  --heads-kv N           key/value heads; default --heads / the spec's group\n"           \
+  "  --seqlen N             queries a sequence; default " seqlen "\n"                        \
+  "  --seqlen-k N           keys a sequence; default --seqlen if given, else " seqlen_k "\n" \
+  "  --param VARIANT.NAME=VALUE\n"                                                           \
+  "                         a variant's parameter; may be given several times\n"
+
+static const char explain_page[] =
+    "fagen explain SPEC... [sizes]\n"
+    "\n"
+    "Shows what the generator decided and why, the launch plan, FLOPs, bytes moved, what is saved\n"
+    "for backward and the workspace, with the products that give each figure. What needs a device\n"
+    "that is not here is named as not computed, with the reason; the rest is shown all the same.\n"
+    "\n" SIZE_OPTIONS("1", "32, or the next multiple of the group", "8192",
+                      "8192") "\n"
+                              "  fagen explain fwd cpu bf16 d128 causal --heads 32 --seqlen 8192\n"
+                              "  fagen explain bwd sm90 bf16 d128 gqa4 causal --batch 4\n";
+
+static const char check_page[] =
+    "fagen check SPEC... [sizes]\n"
+    "\n"
+    "Builds the kernel, runs it on random inputs and compares each output with a reference in\n"
+    "float64. Exit code 0: all within their limits; 1: some output is wrong, or the build failed;\n"
+    "3: the spec's target cannot run here. Of several specs the gravest code counts: 1, then 2,\n"
+    "then 3.\n"
+    "\n" SIZE_OPTIONS(
+        "2", "4, or the next multiple of the group", "193",
+        "257") "  --scale X              softmax_scale; default 1 / sqrt(head dimension of Q and "
+               "K)\n"
+               "  --seed N               of the random inputs; default 1\n"
+               "\n"
+               "The reference takes batch * heads * seqlen * seqlen_k * head dimension steps: a "
+               "few hundred\n"
+               "rows are quick, many thousands are not.\n"
+               "\n"
+               "  fagen check fwd cpu f32 d64 causal\n"
+               "  fagen check fwd,bwd cpu bf16 d64,128 gqa4 causal --seqlen 129 --seqlen-k 1000\n";
+
+void help_print(cli_command command) {
+  const char *page = overview;
+  switch (command) {
+  case CLI_EMIT:
+    page = emit_page;
+    break;
+  case CLI_LIST:
+    page = list_page;
+    break;
+  case CLI_EXPLAIN:
+    page = explain_page;
+    break;
+  case CLI_CHECK:
+    page = check_page;
+    break;
+  case CLI_HELP:
+    break;
+  }
+  fputs(page, stdout);
+}

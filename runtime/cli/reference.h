@@ -1,0 +1,37 @@
+/* reference.h: attention, forward and backward, in float64: the definition and nothing else.
+ *
+ * Plain loops over dense tensors batch x seqlen x heads x dim, LSE batch x heads_q x seqlen_q.
+ * Shares no code with the templates or the cpu primitives. What fagen.h promises holds here: causal
+ * and other masks speak of positions on the key axis, a row without keys has O = 0, LSE = -inf and
+ * no gradient, and a pair that is not kept contributes nothing, whatever its values are. */
+#ifndef FAGEN_CLI_REFERENCE_H
+#define FAGEN_CLI_REFERENCE_H
+
+#include "fagen.h"
+
+typedef struct reference_problem {
+  int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_k, dim_qk, dim_v;
+  double softmax_scale;
+  const double *q, *k, *v;
+  const double *dout; /* backward */
+  const double *dlse; /* backward, laid out as LSE; NULL = none */
+
+  /* Whether a row at position q on the key axis sees key k. NULL: it does. */
+  int (*keep)(const void *with, int64_t q, int64_t k);
+  /* The score made of the scaled product s, with its derivative by s; -inf is not visible. NULL: s.
+   */
+  double (*score)(const void *with, double s, int64_t q, int64_t k, double *derivative);
+  const void *with;
+
+  /* Told after each row, if not NULL, how much of the work is done: 0 to 1. */
+  void (*progress)(void *to, double done);
+  void *progress_to;
+} reference_problem;
+
+/* Writes o (batch x seqlen_q x heads_q x dim_v) and lse. FA_NO_MEMORY. */
+fa_status reference_forward(const reference_problem *in, double *o, double *lse);
+
+/* Writes dq, dk, dv, which have the shapes of q, k, v. FA_NO_MEMORY. */
+fa_status reference_backward(const reference_problem *in, double *dq, double *dk, double *dv);
+
+#endif

@@ -1,0 +1,158 @@
+/* launch.c: the calls that run a kernel. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "error.h"
+#include "structs.h"
+
+enum { WORKSPACE_ALIGNMENT = 256 };
+
+/* ---- Plans
+ * ---------------------------------------------------------------------------------------- */
+
+static fa_status take_args(fa_args *out, const fa_kernel *kernel, const fa_args *args) {
+  if (!kernel) return fail(FA_INVALID, "kernel: NULL; get one with fa_get_kernel");
+  return struct_take(out, sizeof *out, args, "fa_args");
+}
+
+fa_status kernel_plan(const fa_kernel *kernel, const fa_args *args, fa_plan *out) {
+  fa_args taken;
+  fa_problem problem;
+  fa_status status = take_args(&taken, kernel, args);
+  if (!status) status = args_take_sizes(&problem, kernel, &taken);
+  if (!status) kernel->plan(&problem, out);
+  return status;
+}
+
+FA_API fa_status fa_workspace_size(size_t *bytes, const fa_kernel *kernel, const fa_args *args) {
+  if (!bytes) return fail(FA_INVALID, "bytes: NULL; a place for the size is required");
+  fa_plan plan;
+  fa_status status = kernel_plan(kernel, args, &plan);
+  if (!status) *bytes = (size_t)plan.workspace_bytes;
+  return status;
+}
+
+static fa_status check_workspace(const fa_args *args, const fa_plan *plan) {
+  size_t needed = (size_t)plan->workspace_bytes;
+  if (args->workspace_limit && needed > args->workspace_limit)
+    return fail(FA_UNSUPPORTED,
+                "workspace_limit: %zu; this kernel needs %zu and cannot do with less",
+                args->workspace_limit, needed);
+  if (!needed) return FA_OK;
+  if (!args->workspace)
+    return fail(FA_INVALID, "workspace: NULL; %zu bytes are required (fa_workspace_size)", needed);
+  if ((uintptr_t)args->workspace % WORKSPACE_ALIGNMENT)
+    return fail(FA_INVALID, "workspace: address %p; must be a multiple of %d", args->workspace,
+                WORKSPACE_ALIGNMENT);
+  if (args->workspace_size < needed)
+    return fail(FA_INVALID, "workspace_size: %zu; at least %zu are required", args->workspace_size,
+                needed);
+  return FA_OK;
+}
+
+/* ---- Launches
+ * --------------------------------------------------------------------------------------- */
+
+static fa_cpu_entry find_entry(const fa_kernel *kernel, const char *name) {
+  for (int i = 0; i < kernel->num_entries; ++i)
+    if (!strcmp(kernel->entries[i].name, name)) return kernel->entries[i].run;
+  return NULL;
+}
+
+static fa_status run_plan(const fa_kernel *kernel, const fa_plan *plan) {
+  cpu_grid grids[FA_PLAN_MAX_STEPS];
+  for (int i = 0; i < plan->num_steps; ++i) {
+    const fa_step *step = &plan->steps[i];
+    grids[i] = (cpu_grid){.entry = find_entry(kernel, step->entry),
+                          .args = step->args,
+                          .size = {step->grid[0], step->grid[1], step->grid[2]}};
+    if (!grids[i].entry)
+      return fail(FA_TEMPLATE, "%s: the plan names an entry the kernel lacks", step->entry);
+  }
+  return cpu_pool_run(kernel->context->pool, grids, plan->num_steps);
+}
+
+/* Checks everything, then runs. own_workspace: whether to allocate what the caller did not give. */
+static fa_status launch(const fa_kernel *kernel, const fa_args *args, struct CUstream_st *stream,
+                        int own_workspace) {
+  fa_args taken;
+  fa_problem problem;
+  fa_plan plan;
+  void *owned = NULL;
+  fa_status status = take_args(&taken, kernel, args);
+  if (!status && stream)
+    status = fail(FA_INVALID, "stream: %p; must be NULL on cpu", (void *)stream);
+  if (!status) status = args_take_sizes(&problem, kernel, &taken);
+  if (!status) status = args_take_tensors(&problem, kernel, &taken);
+  if (status) return status;
+
+  kernel->plan(&problem, &plan);
+  if (own_workspace && !taken.workspace && plan.workspace_bytes) {
+    taken.workspace_size = (size_t)plan.workspace_bytes;
+    owned = taken.workspace = aligned_alloc(WORKSPACE_ALIGNMENT, taken.workspace_size);
+    if (!owned) return fail(FA_NO_MEMORY, "workspace: no %zu bytes", taken.workspace_size);
+  }
+  status = check_workspace(&taken, &plan);
+  if (!status) {
+    problem.workspace = taken.workspace;
+    kernel->plan(&problem, &plan);
+    status = run_plan(kernel, &plan);
+  }
+  free(owned);
+  return status;
+}
+
+FA_API fa_status fa_launch(const fa_kernel *kernel, const fa_args *args,
+                           struct CUstream_st *stream) {
+  return launch(kernel, args, stream, 0);
+}
+
+/* ---- One call
+ * ------------------------------------------------------------------------------------------ */
+
+static fa_status derive_spec(fa_spec *out, int pass, const fa_args *args) {
+  fa_spec spec = FA_SPEC_INIT;
+  if (args->heads_kv > 0 ? args->heads_q % args->heads_kv != 0 : args->heads_q != 0)
+    return fail(FA_INVALID, "heads_q: %lld; must be a multiple of heads_kv, %lld",
+                (long long)args->heads_q, (long long)args->heads_kv);
+  int64_t group = args->heads_kv > 0 ? args->heads_q / args->heads_kv : 1;
+  if (group < 0 || group > INT_MAX)
+    return fail(FA_INVALID, "heads_q: %lld; at most %d a key/value head", (long long)args->heads_q,
+                INT_MAX);
+  const char *variants = args->variants ? args->variants : "";
+  if (strlen(variants) >= sizeof spec.variants)
+    return fail(FA_INVALID, "variants: '%.40s...'; all names take at most %d bytes", variants,
+                FA_VARIANTS_MAX - 1);
+  spec.pass = pass;
+  spec.target = args->target;
+  spec.dtype = args->dtype;
+  spec.dim_qk = args->dim_qk;
+  spec.dim_v = args->dim_v;
+  spec.group = (int32_t)group;
+  spec.causal = args->causal;
+  spec.deterministic = args->deterministic;
+  memcpy(spec.variants, variants, strlen(variants));
+  *out = spec;
+  return FA_OK;
+}
+
+static fa_status run_pass(int pass, fa_context *context, const fa_args *args,
+                          struct CUstream_st *stream) {
+  fa_args taken;
+  fa_spec spec;
+  const fa_kernel *kernel;
+  fa_status status = struct_take(&taken, sizeof taken, args, "fa_args");
+  if (!status) status = derive_spec(&spec, pass, &taken);
+  if (!status) status = fa_get_kernel(&kernel, context, &spec);
+  return status ? status : launch(kernel, args, stream, 1);
+}
+
+FA_API fa_status fa_forward(fa_context *context, const fa_args *args, struct CUstream_st *stream) {
+  return run_pass(FA_FWD, context, args, stream);
+}
+
+FA_API fa_status fa_backward(fa_context *context, const fa_args *args, struct CUstream_st *stream) {
+  return run_pass(FA_BWD, context, args, stream);
+}

@@ -1,0 +1,147 @@
+% -- Attention backward on the processor: preprocess, then one block a key tile, then dQ's conversion.
+% local mask, score = require "mask", require "score"
+% local T = spec.dtype
+% local position = { q = "q_position", k = "k_position", s = "s[i * KEYS + j]" }
+% local factor = not score.unit_derivative
+% include "cpu/prelude.c.lua"
+
+% include "cpu/preprocess.c.lua"
+
+/* Backward: with P = exp(S - LSE) rebuilt from Q, K and LSE, and D from the preprocess,
+ *   dV = P^T dO,  dP = dO V^T,  dS = P * (dP - D),  dQ = softmax_scale * dS K,
+ *   dK = softmax_scale * dS^T Q
+ * (Dao et al., arXiv:2205.14135, algorithm 4). Keys are the outer loop: dK and dV of a key tile stay in
+ * scratch while all queries of all heads of the group pass by, so that K, V, dK and dV are never
+ * expanded. dQ is summed in memory, key tiles in ascending order: a block adds to a query tile only
+ * when the block of the key tile before has passed it, which makes dQ the same to the last bit
+ * whatever the threads do. That block has started earlier, so nobody waits for ever.
+ *
+ * Grid: heads_kv x batch x key tiles: blocks that wait on each other start far apart.
+ */
+% local function query_tile(masked)
+const long long row_first = tile * QUERIES;
+const int rows = (int)min(QUERIES, a->seqlen_q - row_first);
+const long long row = (batch * a->heads_q + head) * a->seqlen_q + row_first;
+const element *q_rows = q_head + row_first * a->q.stride_seq;
+const element *dout_rows = dout_head + row_first * a->dout.stride_seq;
+ops->load_${T}(q, LD_QK, q_rows, a->q.stride_seq, rows, DIM_QK, a->softmax_scale);
+ops->load_${T}(dout, LD_V, dout_rows, a->dout.stride_seq, rows, DIM_V, 1.0f);
+
+ops->matmul(s, KEYS, q, LD_QK, 1, k_t, KEYS, rows, keys, DIM_QK, 0);
+%   if masked or not score.identity then
+for (int i = 0; i < rows; ++i) {
+  for (int j = 0; j < keys; ++j) {
+%     if masked or score.needs_positions then
+    const long long q_position = row_first + shift + i, k_position = key_first + j;
+%     end
+%     if factor then
+    ds_factor[i * KEYS + j] = ${score.derivative_text(position)};
+%     end
+%     if not score.identity then
+    s[i * KEYS + j] = ${score.text(position)};
+%     end
+%     if masked then
+    if (!(${mask.predicate(position)}))
+      s[i * KEYS + j] = MINUS_INFINITY;
+%     end
+  }
+}
+%   end
+ops->probabilities(s, KEYS, rows, keys, a->lse + row);
+ops->matmul(dv, LD_V, s, 1, KEYS, dout, LD_V, keys, DIM_V, rows, 1);
+
+ops->matmul(ds, KEYS, dout, LD_V, 1, v_t, KEYS, rows, keys, DIM_V, 0);
+ops->score_gradient(ds, s, KEYS, rows, keys, a->d + row);
+%   if factor then
+for (int i = 0; i < rows; ++i)
+  for (int j = 0; j < keys; ++j)
+    if (ds[i * KEYS + j] != 0.0f)
+      ds[i * KEYS + j] *= ds_factor[i * KEYS + j];
+%   end
+ops->matmul(dk, LD_QK, ds, 1, KEYS, q, LD_QK, keys, DIM_QK, rows, 1);
+
+const int turn = (int)(member * query_tiles + tile + 1);
+if (key_tile > 0)
+  ops->await(progress - 1, turn);
+ops->matmul(a->dq_sum + row * LD_QK, LD_QK, ds, KEYS, 1, k, LD_QK, rows, DIM_QK, keys, 1);
+ops->advance(progress, turn);
+% end
+void ${spec.name}_main(const void *args, const fa_cpu_block *block) {
+  const backward_args *a = args;
+  const fa_cpu_ops *ops = block->ops;
+  float *k = block->scratch;          /* KEYS x LD_QK */
+  float *k_t = k + KEYS * LD_QK;      /* DIM_QK x KEYS */
+  float *v_t = k_t + DIM_QK * KEYS;   /* DIM_V x KEYS */
+  float *q = v_t + DIM_V * KEYS;      /* QUERIES x LD_QK, times softmax_scale */
+  float *dout = q + QUERIES * LD_QK;  /* QUERIES x LD_V */
+  float *s = dout + QUERIES * LD_V;   /* QUERIES x KEYS: scores, then probabilities */
+  float *ds = s + QUERIES * KEYS;     /* QUERIES x KEYS: dP, then dS */
+  float *dk = ds + QUERIES * KEYS;    /* KEYS x LD_QK */
+  float *dv = dk + KEYS * LD_QK;      /* KEYS x LD_V; first a place for V */
+% if factor then
+  float *ds_factor = dv + KEYS * LD_V; /* QUERIES x KEYS: d(final score) / d(raw score) */
+% end
+
+  const long long head_kv = block->x, batch = block->y, key_tile = block->z;
+  const long long key_first = key_tile * KEYS;
+  const int keys = (int)min(KEYS, a->seqlen_k - key_first);
+  const long long query_tiles = (a->seqlen_q + QUERIES - 1) / QUERIES;
+  const long long key_tiles = (a->seqlen_k + KEYS - 1) / KEYS;
+  int *progress = a->progress + (batch * a->heads_kv + head_kv) * key_tiles + key_tile;
+
+  const element *k_rows = rows_of(&a->k, batch, head_kv) + key_first * a->k.stride_seq;
+  const element *v_rows = rows_of(&a->v, batch, head_kv) + key_first * a->v.stride_seq;
+  ops->load_${T}(k, LD_QK, k_rows, a->k.stride_seq, keys, DIM_QK, 1.0f);
+  ops->transpose(k_t, KEYS, k, LD_QK, keys, DIM_QK);
+  ops->load_${T}(dv, LD_V, v_rows, a->v.stride_seq, keys, DIM_V, 1.0f);
+  ops->transpose(v_t, KEYS, dv, LD_V, keys, DIM_V);
+  ops->zero(dk, (long long)sizeof(float) * KEYS * LD_QK);
+  ops->zero(dv, (long long)sizeof(float) * KEYS * LD_V);
+% if not mask.trivial or score.needs_positions then
+
+  /* Positions are on the key axis: the last query stands at the last key. */
+  const long long shift = a->seqlen_k - a->seqlen_q;
+% end
+% if not mask.trivial then
+  const long long key_last = key_first + keys - 1;
+% end
+% local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
+%                          tile = tiles.queries, tiles = "query_tiles", length = "a->seqlen_q",
+%                          shift = "shift", integer = "long long" }
+  ${walk.setup}
+
+  for (int member = 0; member < GROUP; ++member) {
+    const long long head = head_kv * GROUP + member;
+    const element *q_head = rows_of(&a->q, batch, head);
+    const element *dout_head = rows_of(&a->dout, batch, head);
+% for _, run in ipairs(walk.runs) do
+
+    for (long long tile = ${run.from}; tile < ${run.to}; ++tile) {
+      ${capture(query_tile, run.masked)}
+    }
+% end
+  }
+
+  /* Later key tiles wait on this counter alone, so it ends only after those before it. */
+  const int passed_all = 0x7fffffff;
+  if (key_tile > 0)
+    ops->await(progress - 1, passed_all);
+  ops->advance(progress, passed_all);
+
+  /* The scale is in dK already, through Q. */
+  element *dk_rows = rows_of(&a->dk, batch, head_kv) + key_first * a->dk.stride_seq;
+  element *dv_rows = rows_of(&a->dv, batch, head_kv) + key_first * a->dv.stride_seq;
+  ops->store_${T}(dk_rows, a->dk.stride_seq, dk, LD_QK, keys, DIM_QK, 1.0f);
+  ops->store_${T}(dv_rows, a->dv.stride_seq, dv, LD_V, keys, DIM_V, 1.0f);
+}
+
+/* dQ = softmax_scale * its sum, in the tensor's type. Grid: query tiles x heads_q x batch. No scratch. */
+void ${spec.name}_convert(const void *args, const fa_cpu_block *block) {
+  const convert_args *a = args;
+  const long long row_first = block->x * QUERIES, head = block->y, batch = block->z;
+  const int rows = (int)min(QUERIES, a->seqlen_q - row_first);
+  const long long row = (batch * a->heads_q + head) * a->seqlen_q + row_first;
+  element *dq_rows = rows_of(&a->dq, batch, head) + row_first * a->dq.stride_seq;
+  block->ops->store_${T}(dq_rows, a->dq.stride_seq, a->dq_sum + row * LD_QK, LD_QK, rows, DIM_QK,
+      a->softmax_scale);
+}

@@ -1,0 +1,400 @@
+#!/usr/bin/env bash
+# test_cli.sh PROGRAM: the program fagen from outside: exit codes, streams, files, figures.
+# Prints `ok - name`, `not ok - name: details` or `skip - name: reason`; exits 1 if anything failed.
+set -u
+fagen=$(realpath "${1:?usage: test_cli.sh PROGRAM}")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+unset FA_TEMPLATE_DIR FA_THREADS
+cc=${CC:-cc}
+passed=0 failed=0 skipped=0
+
+ok() { echo "ok - $1"; passed=$((passed + 1)); }
+not_ok() { echo "not ok - $1: $2"; failed=$((failed + 1)); }
+skip() { echo "skip - $1: $2"; skipped=$((skipped + 1)); }
+
+# run ARGUMENTS...: leaves the exit code in $code, the streams in ./stdout and ./stderr.
+run() {
+  timeout 120 "$fagen" "$@" >stdout 2>stderr </dev/null
+  code=$?
+}
+
+# expect NAME CODE: what the last run did.
+expect() {
+  if [ "$code" -eq "$2" ]; then
+    ok "$1"
+  else
+    not_ok "$1" "exit $code, wanted $2; $(head -c 400 stderr)"
+  fi
+}
+
+# has NAME FILE TEXT, lacks NAME FILE TEXT: fixed strings.
+has() {
+  if grep -qF -- "$3" "$2"; then
+    ok "$1"
+  else
+    not_ok "$1" "'$3' is not in $2: $(head -c 600 "$2")"
+  fi
+}
+lacks() {
+  if grep -qF -- "$3" "$2"; then not_ok "$1" "'$3' is in $2"; else ok "$1"; fi
+}
+empty() {
+  if [ -s "$2" ]; then not_ok "$1" "$2 holds: $(head -c 200 "$2")"; else ok "$1"; fi
+}
+same() {
+  if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "got '$2', wanted '$3'"; fi
+}
+
+# names FOLDER: what is in it, hidden files too, sorted.
+names() { find "$1" -mindepth 1 -printf '%f\n' | LC_ALL=C sort; }
+
+# refuses NAME TEXT ARGUMENTS...: exit 2, nothing on stdout, and a message with TEXT.
+refuses() {
+  local name=$1 text=$2
+  shift 2
+  run "$@"
+  if [ "$code" -ne 2 ]; then
+    not_ok "$name" "exit $code, wanted 2; $(head -c 400 stderr)"
+  elif [ -s stdout ]; then
+    not_ok "$name" "stdout holds $(head -c 200 stdout)"
+  elif ! grep -qF -- "$text" stderr; then
+    not_ok "$name" "'$text' is not in the message: $(cat stderr)"
+  else
+    ok "$name"
+  fi
+}
+
+help_and_version() {
+  run
+  expect "no command is bad input" 2
+  run --help
+  expect "--help is right" 0
+  cp stdout overview
+  run help
+  same "help is --help" "$(cat stdout)" "$(cat overview)"
+  for command in emit list explain check help; do
+    run help "$command"
+    expect "help $command" 0
+    cp stdout page
+    run "$command" --help
+    same "$command --help is help $command" "$(cat stdout)" "$(cat page)"
+  done
+  run --version
+  same "--version" "$(cat stdout)" "fagen $(grep -oE '[0-9]+\.[0-9]+\.[0-9]+' stdout)"
+}
+
+# Every line of the help that shows a command to try is run as it stands.
+examples_of_the_help() {
+  mkdir my_templates bin
+  ln -s "$fagen" bin/fagen
+  local page line
+  for page in help emit list explain check; do
+    "$fagen" help $page | grep -E '^  (FA_TEMPLATE_DIR=[a-z_]* )?fagen [a-z]+( |$)' |
+      grep -vE 'SPEC|COMMAND' | sed -E 's/^ *//; s/ {3,}.*//; s/\| less/| cat/' >examples
+    if [ ! -s examples ]; then not_ok "help $page has examples" "none"; fi
+    while read -r line; do
+      PATH="$scratch/bin:$PATH" timeout 300 bash -o pipefail -c "$line" >stdout 2>stderr </dev/null
+      code=$?
+      expect "example: $line" 0
+    done <examples
+  done
+  rm -rf out kernels
+}
+
+bad_input() {
+  refuses "unknown command" "'bake'" bake
+  refuses "unknown option" "--colour" explain fwd cpu f32 d64 --colour
+  refuses "unknown short option" "-x" emit fwd cpu f32 d64 -x
+  refuses "an option of another command" "--seqlen" emit fwd cpu f32 d64 --seqlen 3
+  refuses "option without its value" "--batch" check fwd cpu f32 d64 --batch
+  refuses "no spec" "no spec" emit
+  refuses "empty spec" "lacks a pass" emit " "
+  refuses "unknown word" "'fwdd'" emit "fwdd cpu f32 d64"
+  refuses "unknown variant" "'softcup'" emit "fwd cpu f32 d64 softcup"
+  refuses "unknown variant in a pass without variants" "'softcup'" emit "pre cpu f32 d64 softcup"
+  refuses "word twice" "'causal'" emit "fwd cpu causal f32 d64 causal"
+  refuses "two words of one axis" "'bwd'" emit "fwd cpu f32 d64 bwd"
+  refuses "no dtype" "dtype" emit "fwd cpu d64"
+  refuses "no head dimension" "head dimension" emit "fwd cpu f32"
+  for dim in 0 4 257 264; do
+    refuses "head dimension $dim" "$dim" emit "fwd cpu f32 d$dim"
+  done
+  refuses "f32 on a GPU" "f32" emit "fwd sm90 f32 d64"
+  refuses "empty alternative" "'d64,,128'" emit fwd cpu f32 d64,,128
+  refuses "argument of list" "'fwd'" list fwd
+  local option
+  for option in batch heads heads-kv seqlen seqlen-k; do
+    refuses "--$option 12x" "--$option: '12x'; a whole number from 0 to 2147483647" \
+      explain fwd cpu f32 d64 --$option 12x
+  done
+  local number
+  for number in -1 +1 "" " 1" 1.5 0x10 2147483648 99999999999999999999; do
+    refuses "--seqlen '$number'" "--seqlen: '$number'" explain fwd cpu f32 d64 --seqlen "$number"
+  done
+  refuses "--seed -1" "--seed: '-1'" check fwd cpu f32 d64 --seed -1
+  refuses "--seed of 65 bits" "--seed" check fwd cpu f32 d64 --seed 18446744073709551616
+  for number in 0 -1 nan inf 1e-46 1e39 x ""; do
+    refuses "--scale '$number'" "--scale: '$number'" check fwd cpu f32 d64 --scale "$number"
+  done
+  for number in cap softcap.cap softcap.=1 .cap=1 softcap.cap= softcap.cap=x softcap.cap=nan; do
+    refuses "--param $number" "--param: '$number'" check fwd cpu f32 d64 --param "$number"
+  done
+  refuses "parameter twice" "given twice" check fwd cpu f32 d64 --param a.b=1 --param a.b=2
+  refuses "heads and group" "--heads: 6; a multiple of the spec's group 4" \
+    explain fwd cpu f32 d64 gqa4 --heads 6
+  refuses "heads, key/value heads and group" "--heads-kv: 3 with --heads 8" \
+    explain fwd cpu f32 d64 gqa4 --heads 8 --heads-kv 3
+  refuses "sizes beyond counting" "sizes" \
+    explain fwd cpu f32 d64 --batch 2147483647 --heads 2147483647 --seqlen 2147483647
+}
+
+emit_to_stdout() {
+  run emit fwd cpu f32 d64 causal
+  expect "emit to stdout" 0
+  has "the kernel is on stdout" stdout fa_fwd_cpu_f32_d64_causal
+  empty "and nothing on stderr" stderr
+  cp stdout kernel
+  run emit "causal d64 f32 cpu fwd"
+  same "word order does not matter" "$(cksum <stdout)" "$(cksum <kernel)"
+  run emit fwd cpu f32 d64 causal det
+  same "det changes nothing on fwd" "$(cksum <stdout)" "$(cksum <kernel)"
+  run emit -o folder fwd cpu f32 d64 causal
+  cp folder/fa_fwd_cpu_f32_d64_causal.c file
+  same "stdout is what the file holds" "$(cksum <file)" "$(cksum <kernel)"
+  run emit fwd cpu f32 d64,128
+  cat <("$fagen" emit fwd cpu f32 d64) <("$fagen" emit fwd cpu f32 d128) >kernel
+  same "several kernels follow one another" "$(cksum <stdout)" "$(cksum <kernel)"
+}
+
+emit_to_a_folder() {
+  run emit fwd,bwd cpu f32,bf16 d64,128 gqa2 -o deep/er/folder
+  expect "emit a product" 0
+  empty "nothing on stdout" stdout
+  local wanted
+  wanted=$(for pass in bwd fwd; do for dtype in bf16 f32; do for dim in d128 d64; do
+    echo "fa_${pass}_cpu_${dtype}_${dim}_gqa2.c"
+    echo "fa_${pass}_cpu_${dtype}_${dim}_gqa2_launch.c"
+  done; done; done | LC_ALL=C sort)
+  same "exactly two files a spec" "$(names deep/er/folder)" "$wanted"
+  sed -n "s,^wrote deep/er/folder/,,p" stderr | LC_ALL=C sort >told
+  same "what was written is told" "$(cat told)" "$wanted"
+
+  run emit "fwd cpu f32 d64" "d64 fwd cpu f32" "fwd cpu f32 d64 v64 gqa1 det" -o once
+  same "one spec in three spellings is written once" "$(grep -c . stderr)" 2
+  same "and is two files" "$(names once | wc -l)" 2
+
+  local file=once/fa_fwd_cpu_f32_d64.c
+  cp $file fresh
+  echo old >$file
+  chmod 400 $file
+  ln $file kept
+  run emit fwd cpu f32 d64 -o once
+  same "an old file is replaced" "$(cksum <$file)" "$(cksum <fresh)"
+  same "and not written into" "$(cat kept)" old
+  same "no temporary file is left" "$(names once | wc -l)" 2
+  same "files are as open as the umask allows" \
+    "$(umask 027; "$fagen" emit fwd cpu f32 d64 -o once 2>stderr; stat -c %a $file)" 640
+
+  refuses "a file in the way of the folder" "$file" emit fwd cpu f32 d64 -o $file/deeper
+  refuses "an empty folder name" "--output" emit fwd cpu f32 d64 -o ""
+  mkdir taken taken/fa_fwd_cpu_f32_d64.c
+  run emit fwd cpu f32 d64 -o taken
+  expect "a file that cannot be replaced" 1
+  same "leaves no temporary file" "$(find taken -type f)" ""
+}
+
+output_that_is_lost() {
+  if [ -w /dev/full ]; then
+    "$fagen" emit fwd cpu f32 d64 >/dev/full 2>stderr
+    code=$?
+    expect "a full disk is noticed" 1
+    has "and told" stderr "could not be written"
+  else
+    skip "a full disk is noticed" "there is no /dev/full"
+  fi
+  "$fagen" list >&- 2>stderr
+  code=$?
+  expect "a closed stdout is noticed" 1
+  "$fagen" emit fwd cpu f32 d8,16,24,32,40,48,56,64,72,80,88,96 2>stderr | true
+  code=${PIPESTATUS[0]}
+  expect "a closed pipe is noticed" 1
+}
+
+determinism() {
+  "$fagen" emit fwd,pre,bwd cpu f32,f16,bf16 d40,128 causal -o first 2>stderr
+  mkdir elsewhere
+  (cd elsewhere && env -i LC_ALL=C HOME=/ \
+    "$fagen" emit causal d128,40 bf16,f16,f32 bwd,pre,fwd cpu \
+    -o ../second 2>stderr)
+  if diff -r first second >stdout; then
+    ok "two processes emit the same bytes"
+  else
+    not_ok "two processes emit the same bytes" "$(head -3 stdout)"
+  fi
+  same "all were compared" "$(names first | wc -l)" 36
+}
+
+emitted_c_compiles_alone() {
+  if ! command -v "$cc" >/dev/null; then
+    skip "emitted C compiles alone" "no C compiler"
+    return
+  fi
+  "$fagen" emit fwd,pre,bwd cpu f32,bf16 d72 v40 gqa3 causal det -o alone 2>stderr
+  "$fagen" emit fwd,bwd cpu f16 d64 -o alone 2>>stderr
+  local file
+  for file in alone/*.c; do
+    if "$cc" -std=c99 -Wall -Wextra -Werror -c "$file" -o object.o 2>stderr; then
+      ok "compiles alone: ${file##*/}"
+    else
+      not_ok "compiles alone: ${file##*/}" "$(head -5 stderr)"
+    fi
+  done
+}
+
+explain_figures() {
+  run explain fwd cpu bf16 d128 --heads 32 --seqlen 8192
+  expect "explain" 0
+  has "name" stdout fa_fwd_cpu_bf16_d128
+  has "pairs" stdout "67108864 of 67108864 a head"
+  has "forward FLOPs" stdout "$((4 * 32 * 8192 * 8192 * 128)) ("
+  has "backward FLOPs" stdout "$((10 * 32 * 8192 * 8192 * 128)) ("
+  has "backward is 2.5 times forward" stdout "2.5 = 640/256 = 5/2"
+  has "LSE saved: 1 MiB" stdout "1048576 bytes (1 MiB)"
+  has "P stored: 4 GiB" stdout "4294967296 bytes (4 GiB)"
+  has "bytes moved" stdout "in all              $((4 * 32 * 8192 * 128 * 2 + 32 * 8192 * 4)) bytes"
+  has "plan" stdout "fa_fwd_cpu_bf16_d128_main"
+  empty "nothing on stderr" stderr
+  cp stdout given
+  run explain fwd cpu bf16 d128
+  same "these sizes are the default" "$(cat stdout)" "$(cat given)"
+
+  run explain bwd cpu bf16 d128 v64 gqa4 causal --batch 3 --heads-kv 2 --seqlen 100 --seqlen-k 300
+  expect "explain backward" 0
+  local pairs=$((100 * 300 - 100 * 99 / 2))
+  has "causal pairs" stdout "$pairs of 30000 a head"
+  has "dim_v in forward" stdout "$((2 * 3 * 8 * pairs * (128 + 64))) ("
+  has "dim_v in backward" stdout "$((2 * 3 * 8 * pairs * (3 * 128 + 2 * 64))) ("
+  has "K by key/value heads" stdout "$((3 * 300 * 2 * 128 * 2)) bytes"
+  has "workspace" stdout "Workspace"
+  run explain fwd cpu f32 d64 causal --seqlen 300 --seqlen-k 100
+  has "rows that see no key" stdout "$((100 * 101 / 2)) of 30000 a head"
+  run explain fwd cpu f32 d64 --batch 0 --seqlen 0
+  expect "sizes of 0" 0
+  run explain fwd,bwd cpu f32 d64
+  same "each spec is explained" "$(grep -cE '^fa_(fwd|bwd)_cpu_f32_d64$' stdout)" 2
+}
+
+# The words of a target that cannot run here, and the reason, are found out from `list`.
+list_and_targets() {
+  run list
+  expect "list" 0
+  has "list shows the doc of causal" stdout \
+    "keys at or before the query, aligned to the bottom right"
+  has "the cpu target runs" stdout "runs here"
+  cp stdout listed
+  run check fwd cpu f32 d64 causal
+  expect "check on cpu" 0
+  if grep -A1 '^  sm90' listed | grep -q 'cannot run here: .'; then
+    run check fwd sm90 bf16 d64
+    expect "check on sm90, which cannot run here" 3
+    if [ -s stderr ]; then ok "with a reason"; else not_ok "with a reason" "no message"; fi
+    lacks "and runs nowhere else" stdout right
+    run explain fwd sm90 bf16 d64 causal --heads 32 --seqlen 8192
+    expect "explain for sm90 all the same" 0
+    has "with the arithmetic" stdout "1048576 bytes (1 MiB)"
+    has "and what could not be computed" stdout "not computed"
+  else
+    skip "check on sm90, which cannot run here" "it can"
+  fi
+}
+
+overlay() {
+  mkdir -p overlay/variants broken/variants
+  cat >overlay/variants/band.lua <<'LUA'
+return variant {
+  doc = "keys up to five after the query",
+  keep = function(at) return le(at.k - at.q, 5) end,
+}
+LUA
+  cat >broken/variants/band.lua <<'LUA'
+return variant {
+  doc = "no comma after this",
+  keep = function(at) return le(at.k at.q) end,
+}
+LUA
+  cp -r broken endless
+  printf 'while true do end\n' >endless/variants/band.lua
+
+  export FA_TEMPLATE_DIR=$scratch/overlay
+  run list
+  has "an overlay's variant is listed" stdout "keys up to five after the query"
+  has "beside the embedded ones" stdout "aligned to the bottom right"
+  run emit fwd cpu f32 d64 band -o banded
+  expect "an overlay's variant is emitted" 0
+  same "with its name" "$(names banded | head -1)" fa_fwd_cpu_f32_d64_band.c
+  local q pairs=0
+  for ((q = 0; q < 30; ++q)); do pairs=$((pairs + (q + 6 < 30 ? q + 6 : 30))); done
+  run explain fwd cpu f32 d64 band --seqlen 30
+  has "and explained" stdout "$pairs of 900 a head"
+  run explain fwd cpu f32 d64 band --seqlen 20000
+  has "too many pairs to count are said to be" stdout "too many pairs to count"
+  run check fwd,bwd cpu f32 d64 band causal
+  expect "and checked" 0
+
+  export FA_TEMPLATE_DIR=$scratch/broken
+  run emit fwd cpu f32 d64 band
+  expect "a syntax error in a variant" 1
+  has "is told with file and line" stderr "variants/band.lua:3"
+  empty "and nothing is emitted" stdout
+  run list
+  expect "list with a broken variant" 1
+  has "lists the others" stdout "aligned to the bottom right"
+  export FA_TEMPLATE_DIR=$scratch/endless
+  run emit fwd cpu f32 d64 band
+  expect "an endless variant is stopped" 1
+  has "and told" stderr "band.lua"
+
+  local command
+  for command in "list" "emit fwd cpu f32 d64" "explain fwd cpu f32 d64" "check fwd cpu f32 d64"; do
+    export FA_TEMPLATE_DIR=$scratch/nowhere
+    run $command
+    expect "an overlay that is not there: ${command%% *}" 1
+    has "is named: ${command%% *}" stderr "$FA_TEMPLATE_DIR"
+  done
+  export FA_TEMPLATE_DIR=
+  run list
+  expect "an empty FA_TEMPLATE_DIR is none" 0
+  unset FA_TEMPLATE_DIR
+}
+
+check_command() {
+  run check fwd,pre,bwd cpu f32,bf16 d40 v24 gqa3 causal det --seqlen 33 --seqlen-k 65
+  expect "check a product" 0
+  same "each spec is checked" "$(grep -cE '^fa_(fwd|pre|bwd)_cpu' stdout)" 6
+  run check fwd cpu f32 d64 --batch 1 --heads 3 --seqlen 5 --seqlen-k 7 --scale 0.3 --seed 9
+  expect "check with every size" 0
+  has "shows the sizes" stdout "seqlen_k 7"
+  run check fwd cpu f32 d64 --param softcap.cap=30
+  expect "a parameter of no variant" 2
+  has "is named" stderr softcap.cap
+  run check fwd cpu f32 d64 "fwd cpu f32 d64 gqa3" --heads 4
+  expect "one bad spec of two" 2
+  has "the other is checked" stdout fa_fwd_cpu_f32_d64
+}
+
+help_and_version
+examples_of_the_help
+bad_input
+emit_to_stdout
+emit_to_a_folder
+output_that_is_lost
+determinism
+emitted_c_compiles_alone
+explain_figures
+list_and_targets
+overlay
+check_command
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

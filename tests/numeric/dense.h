@@ -1,0 +1,49 @@
+/* dense.h: one problem in plain host memory for tests that launch many times or look at every byte:
+   batch x seqlen x heads x dim without gaps, through fa_forward and fa_backward on cpu. */
+#ifndef FAGEN_TESTS_NUMERIC_DENSE_H
+#define FAGEN_TESTS_NUMERIC_DENSE_H
+
+#include "support.h"
+
+#include "runtime/cli/buffer.h"
+
+typedef struct dense {
+  fa_spec spec;                /* canonical */
+  fa_args args;                /* ready to launch; tests may change strides and pointers */
+  view shapes[TRIAL_TENSORS];  /* as stored */
+  void *memory[TRIAL_TENSORS]; /* zero until filled */
+} dense;
+
+/* Heads are query heads, as in trial_of; dLSE is allocated, and args.dlse NULL. */
+void dense_create(dense *out, const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
+                  int64_t seqlen_k);
+void dense_free(dense *problem);
+
+/* A fill that draws normal numbers; `with` points to a uint64_t seed. */
+double dense_normal(const void *with, trial_tensor tensor, const int64_t at[4]);
+
+/* Fills one tensor, or Q, K, V, dO and dLSE. */
+void dense_fill(dense *problem, trial_tensor tensor, trial_fill value, const void *with);
+void dense_fill_inputs(dense *problem, trial_fill value, const void *with);
+
+/* Elements of a tensor, its bytes, and one element by its place in memory. */
+int64_t dense_count(const dense *problem, trial_tensor tensor);
+size_t dense_bytes(const dense *problem, trial_tensor tensor);
+double dense_get(const dense *problem, trial_tensor tensor, int64_t index);
+void dense_set(dense *problem, trial_tensor tensor, int64_t index, double value);
+
+/* One element by batch, row, head, column. */
+double dense_at(const dense *problem, trial_tensor tensor, int64_t batch, int64_t row, int64_t head,
+                int64_t column);
+
+/* fa_forward; fa_forward and fa_backward. Any status but FA_OK fails the test. */
+void dense_forward(fa_context *context, dense *problem);
+void dense_both(fa_context *context, dense *problem);
+
+/* Fails unless the tensor has the same bytes in both. */
+void assert_same_bytes(const dense *a, const dense *b, trial_tensor tensor);
+
+/* Fails unless every element is within tolerance of the value. */
+void assert_all_near(const dense *problem, trial_tensor tensor, double wanted, double tolerance);
+
+#endif

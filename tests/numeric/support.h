@@ -1,0 +1,74 @@
+/* support.h: what the numeric tests share: assertions that print values, inputs in closed form, one
+   context, trials that must come out right. */
+#ifndef FAGEN_TESTS_NUMERIC_SUPPORT_H
+#define FAGEN_TESTS_NUMERIC_SUPPORT_H
+
+#include "gen/error.h" /* before cmocka.h, which has a macro of the name `fail` */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fagen.h"
+#include "runtime/cli/trial.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* The overlay folder with the throw-away variants `ahead` (k - q <= 5) and `twice` (2 s). */
+extern const char *const support_overlay;
+
+/* ---- Values ------------------------------------------------------------------------------- */
+
+/* Fails with both values unless |got - wanted| <= tolerance, or both are the same infinity. */
+void assert_near(const char *what, double got, double wanted, double tolerance);
+
+/* Fails with the library's message unless the status is the wanted one. */
+void assert_status(fa_status got, fa_status wanted);
+
+/* Inputs for closed-form answers: ((7 h + 5 i + 3 d + c) mod 11 - 5) / 8 with c = 0, 2, 6, 4 for
+   q, k, v and dO; 0 for dLSE. A trial_fill. */
+double closed_form(const void *with, trial_tensor tensor, const int64_t at[4]);
+
+/* The sum of (index + 1) * value over [head][row][column] of batch entry 0; -inf counts as 0. */
+double checksum(const double *values, const int64_t extent[4], const int64_t stride[4]);
+
+/* ---- Trials ------------------------------------------------------------------------------- */
+
+/* The context of this test program: cpu, two threads, support_overlay. */
+fa_context *support_context(void);
+
+/* A cmocka group setup: a test program that hangs is ended by a signal. */
+int support_begin(void **state);
+
+/* A cmocka group teardown: prints the largest errors seen and frees the context. */
+int support_end(void **state);
+
+/* A poisoned trial of `words` ("bwd cpu f32 d64 gqa2"); heads are query heads. */
+trial_options trial_of(const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
+                       int64_t seqlen_k);
+
+/* Runs the trial; fails the test when it cannot run. Free with trial_free. */
+void run_trial(trial_result *out, const trial_options *options);
+void run_trial_on(trial_result *out, fa_context *context, const trial_options *options);
+
+/* Fails, naming the case and the worst element, unless every output is within its limit and no
+   memory around the tensors was touched. */
+void assert_result_right(const trial_options *options, const trial_result *result);
+
+/* run_trial, assert_result_right, trial_free. */
+void assert_trial_right(const trial_options *options);
+
+/* The output of a result; fails when there is none. */
+const trial_output *output_of(const trial_result *result, trial_tensor tensor);
+
+/* One value that the kernel wrote. */
+double got_at(const trial_result *result, trial_tensor tensor, int64_t batch, int64_t row,
+              int64_t head, int64_t column);
+
+/* Whether both results have the same bits in one output, and fails unless in all. */
+int same_bits(const trial_result *a, const trial_result *b, trial_tensor tensor);
+void assert_same_bits(const trial_result *a, const trial_result *b);
+
+#endif
