@@ -1,13 +1,14 @@
 -- engine.lua: the template language, and the sandbox that templates and modules run in.
 --
--- A line whose first character is % is Lua; ${expr} substitutes; every other line is text. One template
--- line becomes one line of Lua, so that Lua's own messages carry the template's line number.
+-- A line whose first character is % is Lua; ${expr} substitutes; every other line is text. One
+-- template line becomes one of Lua, so that Lua's own messages carry the template's line number.
 --   ${expr} alone on its line: a value of several lines is indented to that column, an empty one
 --     removes the line. Elsewhere a value is one line. nil is an error.
 --   include "path"       renders another template in place.
---   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at the caller's column.
+--   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at its caller's column.
 --   require "a.b"        the Lua module a/b.lua.
--- read(name) -> text, path comes from the host. Nothing here can reach a file, a clock or an address.
+-- read(name) -> text, path comes from the host. Nothing here can reach a file, a clock or an
+-- address.
 
 local read = ...
 
@@ -77,7 +78,7 @@ local function capture(f, ...)
   return captured
 end
 
--- ---- Template to Lua -----------------------------------------------------------------------------
+-- ---- Template to Lua ---------------------------------------------------------------------------
 
 -- The position of the } that closes the ${ whose text begins at `from`.
 local function closing_brace(line, from)
@@ -118,7 +119,7 @@ local function translate(text, path)
   return table.concat(lua, "\n"), origins
 end
 
--- ---- The sandbox ---------------------------------------------------------------------------------
+-- ---- The sandbox -------------------------------------------------------------------------------
 
 -- A table's or function's address differs from run to run, and would in the text.
 local function refuse_addresses(value, level)
@@ -156,8 +157,8 @@ local function sorted(map)
 end
 
 local base = {
-  assert = assert, error = error, ipairs = ipairs, select = select, tonumber = tonumber, type = type,
-  setmetatable = setmetatable, getmetatable = getmetatable, rawequal = rawequal,
+  assert = assert, error = error, ipairs = ipairs, select = select, tonumber = tonumber,
+  type = type, setmetatable = setmetatable, getmetatable = getmetatable, rawequal = rawequal,
   tostring = safe_tostring,
   math = copy_without(math, { random = true, randomseed = true }),
   table = copy_without(table, {}),
@@ -187,16 +188,18 @@ function base.require(name)
     loaded[name] = false -- a cycle finds this
     loaded[name] = load_module(name, name:gsub("%.", "/") .. ".lua", base)
   end
-  if not loaded[name] then raw_error("module '" .. name .. "' requires itself or returns nothing", 2) end
+  if not loaded[name] then
+    raw_error("module '" .. name .. "' requires itself or returns nothing", 2)
+  end
   return loaded[name]
 end
 
 function base.include(file)
   local text, path = read(file)
   local lua, origins = translate(text, path)
-  local environment = setmetatable({ print_line = print_line, origins = origins }, { __index = base })
-  local chunk, message = load(lua, "@" .. path, "t", setmetatable(environment, {
-    __index = base, __newindex = strict.__newindex }))
+  local environment = setmetatable({ print_line = print_line, origins = origins },
+    { __index = base, __newindex = strict.__newindex })
+  local chunk, message = load(lua, "@" .. path, "t", environment)
   if not chunk then raw_error(message, 0) end
   chunk()
 end
@@ -233,7 +236,7 @@ function engine.load_variant(name)
 end
 rawset(base, "load_variant", engine.load_variant)
 
--- ---- Rendering -----------------------------------------------------------------------------------
+-- ---- Rendering ---------------------------------------------------------------------------------
 
 -- No line ends in blanks, no two blank lines follow each other, none opens or closes a block.
 local function tidy(printed)

@@ -5,7 +5,7 @@
 
 #include "fagen.h"
 
-/* Sets this thread's message and gives back `status`: `return fail(FA_INVALID, "dim_qk: %d", d);` */
+/* Sets this thread's message, gives back `status`: `return fail(FA_INVALID, "dim_qk: %d", d);` */
 fa_status fail(fa_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* As fail, keeping the message there is and putting "prefix: " before it. */

@@ -1,6 +1,6 @@
 /* spec.h: the specification: words to struct, struct to words, and the one canonical form.
-   Pure: looks at no file and no device. The public fa_spec_parse, fa_spec_print and fa_spec_name are
-   here too. */
+   Pure: looks at no file and no device. The public fa_spec_parse, fa_spec_print and fa_spec_name
+   are here too. */
 #ifndef FAGEN_GEN_SPEC_H
 #define FAGEN_GEN_SPEC_H
 

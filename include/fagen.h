@@ -4,11 +4,11 @@
  * WHAT IT COMPUTES
  *   For every batch entry and query head, with S = softmax_scale * Q K^T (seqlen_q x seqlen_k):
  *     P = softmax of S over the keys that a row may see,  O = P V,  LSE = ln(sum(exp(S))).
- *   Backward takes O, LSE and dO and gives dQ, dK, dV. P is never stored: it is rebuilt tile by tile
- *   as exp(S - LSE), so memory stays linear in the sequence (Dao et al., "FlashAttention", 2022,
- *   arXiv:2205.14135; the online softmax is Milakov and Gimelshein, 2018, arXiv:1805.02867).
+ *   Backward takes O, LSE and dO and gives dQ, dK, dV. P is never stored: it is rebuilt tile by
+ *   tile as exp(S - LSE), so memory stays linear in the sequence (Dao et al., "FlashAttention",
+ *   2022, arXiv:2205.14135; the online softmax is Milakov and Gimelshein, 2018, arXiv:1805.02867).
  *
- *   - `causal` is aligned to the bottom right: query i sees key j when j <= i + seqlen_k - seqlen_q.
+ *   - `causal` is aligned to the bottom right: query i sees key j if j <= i + seqlen_k - seqlen_q.
  *   - A row that sees no key has O = 0, LSE = -inf and gives zero gradients.
  *   - Query head h uses key/value head h / (heads_q / heads_kv): neighbours share one (GQA).
  *   - LSE is a natural logarithm, f32, one for each query head and row.
@@ -95,8 +95,8 @@ typedef enum fa_backend {
 
 typedef struct fa_options {
   size_t size;
-  int32_t backend; /* fa_backend */
-  int32_t device;  /* CUDA: 0 = the thread's current device, else the first; n = ordinal n - 1 */
+  int32_t backend;  /* fa_backend */
+  int32_t device;   /* CUDA: 0 = the thread's current device, else the first; n = ordinal n - 1 */
   void *cu_context; /* CUDA: a CUcontext to use instead of the device's primary one */
   int32_t threads;  /* cpu: threads a launch uses, 1 to 1024; 0 = FA_THREADS, else all processors */
   int32_t reserved;
@@ -118,13 +118,15 @@ FA_API void fa_context_destroy(fa_context *context);
 
 typedef struct fa_context_info {
   size_t size;
-  int32_t backend;  /* FA_CPU or FA_CUDA */
-  int32_t arch;     /* compute capability such as 90; 0 on cpu */
-  int32_t threads;  /* cpu: threads a launch uses */
+  int32_t backend; /* FA_CPU or FA_CUDA */
+  int32_t arch;    /* compute capability such as 90; 0 on cpu */
+  int32_t threads; /* cpu: threads a launch uses */
   int32_t reserved;
   const char *simd; /* cpu: the primitives in use, such as "avx2"; "" on a GPU. Static. */
 } fa_context_info;
-#define FA_CONTEXT_INFO_INIT {sizeof(fa_context_info), 0, 0, 0, 0, NULL}
+/* clang-format off */
+#define FA_CONTEXT_INFO_INIT { sizeof(fa_context_info), 0, 0, 0, 0, NULL }
+/* clang-format on */
 FA_API fa_status fa_context_info_get(fa_context_info *out, const fa_context *context);
 
 /* ---- Specification: what a kernel is specialised on ---------------------------------------- */
@@ -177,7 +179,7 @@ FA_API fa_status fa_spec_print(char *buffer, size_t bytes, const fa_spec *spec);
 FA_API fa_status fa_spec_name(char *buffer, size_t bytes, const fa_spec *spec);
 
 /* Says whether a kernel for this spec can be generated here, without building it: FA_OK, or the
-   status that fa_get_kernel would give. reason (may be NULL) receives the sentence, cut to bytes. */
+   status that fa_get_kernel would give. reason (NULL allowed) gets the sentence, cut to bytes. */
 FA_API fa_status fa_check(const fa_spec *spec, char *reason, size_t bytes);
 
 /* ---- Arguments of a launch ------------------------------------------------------------------ */
@@ -218,7 +220,7 @@ typedef struct fa_param {
   double value;     /* a scalar's value; an i32 parameter takes whole numbers */
   const void *data; /* a table's values, f32 or i32, on the context's device */
   int64_t length;   /* of data, in elements */
-  float *grad;      /* backward: receives the gradient, written and not added to; NULL = not wanted */
+  float *grad; /* backward: receives the gradient, written and not added to; NULL = not wanted */
 } fa_param;
 
 typedef struct fa_args {
@@ -238,11 +240,11 @@ typedef struct fa_args {
   const char *variants; /* as in fa_spec; NULL = none */
 
   /* Tensors. q and o are batch x seqlen_q x heads_q, k and v batch x seqlen_k x heads_kv. */
-  fa_tensor q, k, v; /* in */
-  fa_tensor o;       /* out of forward, into backward */
-  float *lse;        /* batch x heads_q x seqlen_q, dense, f32: out of forward, into backward */
-  fa_tensor dout;    /* backward, in: the gradient into o */
-  const float *dlse; /* backward, in: the gradient into lse, laid out as lse; NULL = none */
+  fa_tensor q, k, v;    /* in */
+  fa_tensor o;          /* out of forward, into backward */
+  float *lse;           /* batch x heads_q x seqlen_q, dense, f32: out of forward, into backward */
+  fa_tensor dout;       /* backward, in: the gradient into o */
+  const float *dlse;    /* backward, in: the gradient into lse, laid out as lse; NULL = none */
   fa_tensor dq, dk, dv; /* backward, out: laid out as q, k, v, strides of their own */
 
   /* Variant parameters. */
@@ -250,27 +252,26 @@ typedef struct fa_args {
   size_t num_params;
 
   /* Workspace: aligned to 256 bytes, never needs clearing, may be used again in stream order.
-     NULL: fa_forward and fa_backward bring their own; fa_launch answers FA_INVALID with the bytes. */
+     NULL: fa_forward and fa_backward bring their own; fa_launch gives FA_INVALID and the bytes. */
   void *workspace;
   size_t workspace_size;
   size_t workspace_limit; /* 0 = none; else the plan works in sections to stay below, or says so */
 } fa_args;
 
 /* Sets size, and everything else to zero. */
-#ifdef __cplusplus
-#define FA_ARGS_INIT                                                                               \
-  { sizeof(fa_args) }
-#else
 /* clang-format off */
+#ifdef __cplusplus
+#define FA_ARGS_INIT { sizeof(fa_args) }
+#else
 #define FA_ARGS_INIT { .size = sizeof(fa_args) }
-/* clang-format on */
 #endif
+/* clang-format on */
 
 /* ---- 1. One call ---------------------------------------------------------------------------- */
 
 /* Forward: writes o and lse. Backward: reads q, k, v, o, lse, dout, writes dq, dk, dv.
-   The first call of a new case builds its kernel. On a GPU the work is enqueued on `stream` (NULL is
-   the legacy stream); on cpu, stream must be NULL and the call returns when the work is done.
+   The first call of a new case builds its kernel. On a GPU the work is enqueued on `stream` (NULL
+   is the legacy stream); on cpu, stream must be NULL and the call returns when the work is done.
    FA_INVALID, FA_UNSUPPORTED, FA_BAD_STRUCT, FA_CAPTURE, FA_TEMPLATE, FA_COMPILE, FA_NO_NVRTC,
    FA_DRIVER, FA_NO_MEMORY. */
 FA_API fa_status fa_forward(fa_context *context, const fa_args *args, struct CUstream_st *stream);
@@ -281,12 +282,12 @@ FA_API fa_status fa_backward(fa_context *context, const fa_args *args, struct CU
 /* A kernel belongs to its context and lives as long; it is never freed alone. */
 typedef struct fa_kernel fa_kernel;
 
-/* Finds the kernel, or builds it: render, compile, load. Threads that ask for one kernel at the same
-   time cause one build and the others wait; builds of different kernels do not wait for each
+/* Finds the kernel, or builds it: render, compile, load. Threads that ask for one kernel at the
+   same time cause one build and the others wait; builds of different kernels do not wait for each
    other's lock. A failure is not kept: the next call tries again. */
 FA_API fa_status fa_get_kernel(const fa_kernel **out, fa_context *context, const fa_spec *spec);
 
-/* Builds what is not there yet: `count` specs, specs[0].size bytes apart. Stops at the first error. */
+/* Builds what is not there yet: `count` specs, specs[0].size bytes apart, to the first error. */
 FA_API fa_status fa_prebuild(fa_context *context, const fa_spec *specs, size_t count);
 
 /* Bytes that fa_launch needs as workspace for these sizes; tensors need not be set. */
@@ -301,7 +302,7 @@ FA_API fa_status fa_launch(const fa_kernel *kernel, const fa_args *args,
 /* The slot of a variant parameter, for fa_param. FA_INVALID lists the names there are. */
 FA_API fa_status fa_param_slot(int32_t *slot, const fa_kernel *kernel, const char *name);
 
-/* ---- 3. Look inside --------------------------------------------------------------------------- */
+/* ---- 3. Look inside ------------------------------------------------------------------------- */
 
 /* The emitted kernel, and the emitted C of its launch plan. The text belongs to the kernel. */
 FA_API const char *fa_kernel_source(const fa_kernel *kernel);
@@ -325,7 +326,7 @@ typedef struct fa_kernel_info {
 /* clang-format on */
 FA_API fa_status fa_kernel_info_get(fa_kernel_info *out, const fa_kernel *kernel);
 
-/* ---- Memory on the context's device ------------------------------------------------------------ */
+/* ---- Memory on the context's device --------------------------------------------------------- */
 
 /* For examples and for languages with only an FFI. alloc gives 256-byte aligned, uninitialised
    memory, yours: fa_memory_free (NULL is allowed). copy takes pointers of the host or the device on

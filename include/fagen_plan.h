@@ -2,7 +2,8 @@
  *
  * Every kernel comes with one emitted C function, NAME_plan, that turns a problem into steps. The
  * runtime, or a host program that compiled the emitted NAME_launch.c, then launches the steps in
- * order on one stream. The function is pure: it calls nothing, allocates nothing and reads no tensor.
+ * order on one stream. The function is pure: it calls nothing, allocates nothing and reads no
+ * tensor.
  *
  * This text is also pasted into the emitted launch code, where libtcc compiles it with no headers:
  * plain C99 types only, no includes, structs passed by pointer.
@@ -10,12 +11,7 @@
 #ifndef FAGEN_PLAN_H
 #define FAGEN_PLAN_H
 
-enum {
-  FA_PLAN_MAX_STEPS = 8,
-  FA_PLAN_MAX_MAPS = 8,
-  FA_PLAN_MAX_PARTS = 8,
-  FA_PLAN_ARG_WORDS = 64
-};
+enum { FA_PLAN_MAX_STEPS = 8, FA_PLAN_MAX_MAPS = 8, FA_PLAN_MAX_PARTS = 8, FA_PLAN_ARG_WORDS = 64 };
 
 /* Sizes and strides in elements, as in fa_args. */
 typedef struct fa_plan_tensor {
@@ -49,14 +45,15 @@ typedef struct fa_plan_map {
   void *base;
   int element_bytes;
   int rank;
-  unsigned long long extent[5];      /* elements, innermost first */
+  unsigned long long extent[5];       /* elements, innermost first */
   unsigned long long stride_bytes[4]; /* of extent[1] and on */
-  unsigned box[5];                   /* elements */
-  int swizzle_bytes;                 /* 0, 32, 64, 128 */
-  int l2_promotion_bytes;            /* 0, 64, 128, 256 */
+  unsigned box[5];                    /* elements */
+  int swizzle_bytes;                  /* 0, 32, 64, 128 */
+  int l2_promotion_bytes;             /* 0, 64, 128, 256 */
 } fa_plan_map;
 
-/* One launch; a step whose grid is empty is left out. The maps come first among the kernel's parameters, then the argument block. */
+/* One launch; a step whose grid is empty is left out. The maps come first among the kernel's
+   parameters, then the argument block. */
 typedef struct fa_step {
   const char *entry;
   unsigned grid[3], block[3];

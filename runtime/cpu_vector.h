@@ -26,6 +26,8 @@
 #error "the avx2 and avx512 tables need -mfma -mf16c"
 #endif
 #include <immintrin.h>
+#elif defined(__ARM_FEATURE_FMA) && defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 typedef float vec __attribute__((vector_size(4 * VEC_LANES)));
@@ -51,6 +53,20 @@ INLINE void vec_store(float *to, vec x) {
 /* x in every lane: minus 0, since plus 0 would turn -0 into 0. */
 INLINE vec vec_all(float x) {
   return x - (vec){0};
+}
+
+/* a b + c, rounded once where the processor can. Asked for by name, since a compiler that fuses as
+   it pleases gives results that depend on where in a tile an element stands. */
+INLINE vec vec_fma(vec a, vec b, vec c) {
+#if VEC_LANES == 16
+  return _mm512_fmadd_ps(a, b, c);
+#elif VEC_LANES == 8
+  return _mm256_fmadd_ps(a, b, c);
+#elif defined(__ARM_FEATURE_FMA) && defined(__ARM_NEON)
+  return vfmaq_f32(c, a, b);
+#else
+  return a * b + c;
+#endif
 }
 
 /* yes where the mask of a comparison is set, else no. */

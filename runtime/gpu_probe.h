@@ -4,8 +4,8 @@
 
 #include "fagen.h"
 
-/* Why no CUDA context can be made: FA_NO_DRIVER, FA_NO_NVRTC, or FA_UNSUPPORTED when both are there,
-   since this version emits no GPU kernels. nvrtc is a path or NULL. */
+/* Why no CUDA context can be made: FA_NO_DRIVER, FA_NO_NVRTC, or FA_UNSUPPORTED when both are
+   there, since this version emits no GPU kernels. nvrtc is a path or NULL. */
 fa_status gpu_probe(const char *nvrtc);
 
 #endif

@@ -1,6 +1,6 @@
 /* jit.h: emitted C to machine code, in memory, by libtcc.
-   The code is a closed world: it includes nothing and links to nothing. Its pages are never writable and
-   executable at once, so it may hold no writable static data. */
+   The code is a closed world: it includes nothing and links to nothing. Its pages are never
+   writable and executable at once, so it may hold no writable static data. */
 #ifndef FAGEN_RUNTIME_JIT_H
 #define FAGEN_RUNTIME_JIT_H
 
@@ -15,8 +15,8 @@ typedef struct jit_unit {
 typedef struct jit jit;
 
 /* Compiles the units into one piece of code. FA_COMPILE: the message has the compiler's log, with
-   template lines. FA_UNSUPPORTED: this system gives no executable memory. Until jit_seal the calling
-   thread holds libtcc's lock: call no other jit function in between but jit_symbol. */
+   template lines. FA_UNSUPPORTED: this system gives no executable memory. Until jit_seal the
+   calling thread holds libtcc's lock: call no other jit function in between but jit_symbol. */
 fa_status jit_compile(jit **out, const jit_unit *units, size_t count);
 
 /* The address of a function, NULL when there is none. Before jit_seal only. */

@@ -13,12 +13,12 @@ typedef struct footprint {
   int64_t extent[OVERLAP_DIMS], stride[OVERLAP_DIMS];
 } footprint;
 
-/* Whether some element of the tensor shares bytes with another of its own. Layouts whose dimensions do not
-   nest count as overlapping. */
+/* Whether some element of the tensor shares bytes with another of its own. Layouts whose dimensions
+   do not nest count as overlapping. */
 int overlap_self(const footprint *a);
 
-/* Whether the two share bytes. Exact when the strides agree, as for views of one packed tensor, or when
-   the ranges are apart; otherwise tensors whose ranges cross count as overlapping. */
+/* Whether the two share bytes. Exact when the strides agree, as for views of one packed tensor, or
+   when the ranges are apart; otherwise tensors whose ranges cross count as overlapping. */
 int overlap_pair(const footprint *a, const footprint *b);
 
 #endif

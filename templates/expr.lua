@@ -1,8 +1,9 @@
--- expr.lua: the expressions of variants, as graphs. A variant file writes them with the words below and
--- Lua's + - * and & |; what is derived from them (text, derivative, tile bounds) never runs the file again.
+-- expr.lua: the expressions of variants, as graphs. A variant file writes them with the words below
+-- and Lua's + - * and & |; what is derived from them (text, derivative, tile bounds) never runs the
+-- file again.
 --
--- A node is { op = , type = "number" or "truth", ... }. Leaves: "const" with value, "q" and "k" (positions
--- on the key axis), "s" (the score). Inner nodes hold their operands in [1], [2].
+-- A node is { op = , type = "number" or "truth", ... }. Leaves: "const" with value, "q" and "k"
+-- (positions on the key axis), "s" (the score). Inner nodes hold their operands in [1], [2].
 
 local expr = {}
 
@@ -13,7 +14,9 @@ local function is_node(value) return getmetatable(value) == node end
 -- level counts from the caller of the function that calls this.
 local function complain(message, level) error("expression: " .. message, level + 2) end
 
-local function make(op, type_name, ...) return setmetatable({ op = op, type = type_name, ... }, node) end
+local function make(op, type_name, ...)
+  return setmetatable({ op = op, type = type_name, ... }, node)
+end
 
 local function operand(value, wanted, what, level)
   if type(value) == "number" and wanted == "number" then
@@ -42,8 +45,8 @@ node.__add, node.__sub, node.__mul = add, subtract, multiply
 node.__unm = function(a) return make("neg", "number", operand(a, "number", "-", 1)) end
 node.__band = binary("and", "truth", "truth", "&")
 node.__bor = binary("or", "truth", "truth", "|")
-node.__lt = function() complain("Lua's < and > compare once, here; use lt(a, b) or gt(a, b)", 1) end
-node.__le = function() complain("Lua's <= and >= compare once, here; use le(a, b) or ge(a, b)", 1) end
+node.__lt = function() complain("Lua's < compares once, here; use lt(a, b) or gt(a, b)", 1) end
+node.__le = function() complain("Lua's <= compares once, here; use le(a, b) or ge(a, b)", 1) end
 node.__eq = function() complain("Lua's == compares once, here; use eq(a, b)", 1) end
 node.__index = function(_, key) -- a leaf has no operands
   if type(key) == "string" then complain("has no field '" .. key .. "'", 1) end
@@ -63,7 +66,9 @@ local function variant(declared)
     end
   end
   if not declared.doc then error("variant: lacks doc, a sentence that says what it does", 2) end
-  if not declared.keep and not declared.score then error("variant: has neither keep nor score", 2) end
+  if not declared.keep and not declared.score then
+    error("variant: has neither keep nor score", 2)
+  end
   return setmetatable(declared, variant_type)
 end
 
@@ -106,8 +111,9 @@ local function const_text(value, as_float)
   return text .. "f"
 end
 
--- The text of a node as C; names maps "q", "k", "s" to C names. as_float: every number is a float, as in
--- scores; else every number is an integer, as in masks. Second result: the precedence of the text.
+-- The text of a node as C; names maps "q", "k", "s" to C names. as_float: every number is a float,
+-- as in scores; else every number is an integer, as in masks. Second result: the precedence of the
+-- text.
 function expr.text(n, names, as_float)
   local function text(m, least)
     local result, level
@@ -121,7 +127,8 @@ function expr.text(n, names, as_float)
       result, level = "-" .. text(m[1], 7), 7
     else
       local sign, precedence = spelling[m.op][1], spelling[m.op][2]
-      -- && inside || is grouped as compilers advise; the right side of - needs more than its own level.
+      -- && inside || is grouped as compilers advise; the right side of - needs more than its own
+      -- level.
       local inner = m.op == "or" and 3 or precedence
       result = text(m[1], inner) .. " " .. sign .. " " .. text(m[2], inner + 1)
       level = precedence
@@ -140,7 +147,7 @@ function expr.postfix(n)
   return table.concat(words, " ")
 end
 
--- ---- Algebra --------------------------------------------------------------------------------------
+-- ---- Algebra -----------------------------------------------------------------------------------
 
 local function const(value) return operand(value, "number", "const", 0) end
 local function is_const(n, value) return n.op == "const" and n.value == value end

@@ -1,8 +1,10 @@
 % -- The launch plan of a kernel as one pure C function; the steps are the target's.
-/* ${spec.name}_launch: the plan of ${spec.name}.
+/* ${spec.name}_launch
  *
- * Emitted by fagen ${spec.version} from the spec "${spec.words}". ${spec.name}_plan is pure C99: problem
- * in, steps out. It includes nothing and calls nothing.
+ * Emitted by fagen ${spec.version} from the spec
+ *   ${spec.words}
+ * The launch plan of that kernel as one pure C99 function, ${spec.name}_plan:
+ * problem in, steps out. It includes nothing and calls nothing.
  */
 
 ${paste "fagen_plan.h"}

@@ -1,10 +1,10 @@
 -- mask.lua: half of the seam between kernels and variants: which pairs of query and key are kept.
 --
--- A kernel that walks keys for a range of queries, or queries for a range of keys, asks for the runs of
--- tiles to visit, in ascending order: tiles outside them hold no kept pair, a run that is not `masked`
--- keeps every pair, so its loop needs no mask text, and the rest asks `predicate` for each pair.
--- Bounds come from the keep expression, solved for the walked position. What cannot be solved is
--- visited with the mask: never the opposite.
+-- A kernel that walks keys for a range of queries, or queries for a range of keys, asks for the
+-- runs of tiles to visit, in ascending order: tiles outside them hold no kept pair, a run that is
+-- not `masked` keeps every pair, so its loop needs no mask text, and the rest asks `predicate` for
+-- each pair. Bounds come from the keep expression, solved for the walked position. What cannot be
+-- solved is visited with the mask: never the opposite.
 
 local expr = require "expr"
 
@@ -33,9 +33,9 @@ function mask.postfix()
   return keep and expr.postfix(keep) or ""
 end
 
--- ---- Bounds ----------------------------------------------------------------------------------------
--- An interval of the walked position: { low = , high = }, texts of C expressions, both inclusive; nil
--- means no bound. `none` is the interval that holds nothing for certain.
+-- ---- Bounds ------------------------------------------------------------------------------------
+-- An interval of the walked position: { low = , high = }, texts of C expressions, both inclusive;
+-- nil means no bound. `none` is the interval that holds nothing for certain.
 
 local everything, none = {}, { empty = true }
 
@@ -69,7 +69,8 @@ local function solve(linear, walked, fixed, first, last)
   -- The side is loosest where other * fixed is smallest.
   local loose, tight = first, last
   if other < 0 then loose, tight = last, first end
-  return half_line(coefficient, other, linear.c, loose), half_line(coefficient, other, linear.c, tight)
+  return half_line(coefficient, other, linear.c, loose),
+      half_line(coefficient, other, linear.c, tight)
 end
 
 local function both(a, b)
@@ -125,7 +126,7 @@ local function bounds(n, walk)
   return hull(possible_a, possible_b), part_of_union(certain_a, certain_b)
 end
 
--- ---- Runs of tiles ------------------------------------------------------------------------------------
+-- ---- Runs of tiles -----------------------------------------------------------------------------
 
 -- Position of an index on its axis and back: queries sit `shift` further right on the key axis.
 local function as_index(text, walk)
@@ -146,19 +147,21 @@ local function tile_to(high, walk, whole)
   if not high then return walk.tiles end
   local past = plus(as_index(high, walk), 1)
   if not whole then
-    return string.format("min((max(%s, 0) + %d) / %d, %s)", past, walk.tile - 1, walk.tile, walk.tiles)
+    return string.format("min((max(%s, 0) + %d) / %d, %s)", past, walk.tile - 1, walk.tile,
+      walk.tiles)
   end
-  return string.format("%s >= %s ? %s : max(%s, 0) / %d", past, walk.length, walk.tiles, past, walk.tile)
+  return string.format("%s >= %s ? %s : max(%s, 0) / %d", past, walk.length, walk.tiles, past,
+    walk.tile)
 end
 
 local function constant(walk, name, text)
   return string.format("const %s %s = %s;", walk.integer, name, text)
 end
 
--- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of the
--- fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices there
--- are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of an index.
--- Gives setup (lines of C) and runs of { from, to, masked }.
+-- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of
+-- the fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices
+-- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
+-- an index. Gives setup (lines of C) and runs of { from, to, masked }.
 function mask.runs(walk)
   if mask.trivial then
     return { setup = "", runs = { { from = "0", to = walk.tiles, masked = false } } }

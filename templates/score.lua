@@ -23,7 +23,8 @@ local derivative = composed and expr.derivative(composed)
 local score = {
   identity = composed == nil,
   -- Whether text and derivative_text name the positions.
-  needs_positions = composed ~= nil and (expr.depends(composed, "q") or expr.depends(composed, "k")),
+  needs_positions = composed ~= nil
+      and (expr.depends(composed, "q") or expr.depends(composed, "k")),
   -- Whether d(score)/ds is 1 for every pair, so that backward needs no factor.
   unit_derivative = composed == nil or derivative.op == "const" and derivative.value == 1,
 }

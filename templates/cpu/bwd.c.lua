@@ -1,4 +1,4 @@
-% -- Attention backward on the processor: preprocess, then one block a key tile, then dQ's conversion.
+% -- Attention backward on the processor: preprocess, one block a key tile, dQ's conversion.
 % local mask, score = require "mask", require "score"
 % local T = spec.dtype
 % local position = { q = "q_position", k = "k_position", s = "s[i * KEYS + j]" }
@@ -10,11 +10,11 @@
 /* Backward: with P = exp(S - LSE) rebuilt from Q, K and LSE, and D from the preprocess,
  *   dV = P^T dO,  dP = dO V^T,  dS = P * (dP - D),  dQ = softmax_scale * dS K,
  *   dK = softmax_scale * dS^T Q
- * (Dao et al., arXiv:2205.14135, algorithm 4). Keys are the outer loop: dK and dV of a key tile stay in
- * scratch while all queries of all heads of the group pass by, so that K, V, dK and dV are never
- * expanded. dQ is summed in memory, key tiles in ascending order: a block adds to a query tile only
- * when the block of the key tile before has passed it, which makes dQ the same to the last bit
- * whatever the threads do. That block has started earlier, so nobody waits for ever.
+ * (Dao et al., arXiv:2205.14135, algorithm 4). Keys are the outer loop: dK and dV of a key tile
+ * stay in scratch while all queries of all heads of the group pass by, so that K, V, dK and dV are
+ * never expanded. dQ is summed in memory, key tiles in ascending order: a block adds to a query
+ * tile only when the block of the key tile before has passed it, which makes dQ the same to the
+ * last bit whatever the threads do. That block has started earlier, so nobody waits for ever.
  *
  * Grid: heads_kv x batch x key tiles: blocks that wait on each other start far apart.
  */
@@ -135,7 +135,8 @@ void ${spec.name}_main(const void *args, const fa_cpu_block *block) {
   ops->store_${T}(dv_rows, a->dv.stride_seq, dv, LD_V, keys, DIM_V, 1.0f);
 }
 
-/* dQ = softmax_scale * its sum, in the tensor's type. Grid: query tiles x heads_q x batch. No scratch. */
+/* dQ = softmax_scale * its sum, in the tensor's type. Grid: query tiles x heads_q x batch. No
+   scratch. */
 void ${spec.name}_convert(const void *args, const fa_cpu_block *block) {
   const convert_args *a = args;
   const long long row_first = block->x * QUERIES, head = block->y, batch = block->z;

@@ -5,8 +5,8 @@
 % include "cpu/prelude.c.lua"
 
 /* Attention forward: O = softmax(S) V and LSE, S = softmax_scale * Q K^T, with the online softmax
- * (Milakov and Gimelshein, arXiv:1805.02867): row maxima, row sums and O are kept for the keys seen so
- * far and rescaled as the maximum grows, so that no row of S is ever whole in memory.
+ * (Milakov and Gimelshein, arXiv:1805.02867): row maxima, row sums and O are kept for the keys seen
+ * so far and rescaled as the maximum grows, so that no row of S is ever whole in memory.
  *
  * Grid: query tiles x heads_q x batch. Scratch: the tiles declared first.
  */

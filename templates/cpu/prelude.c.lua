@@ -1,8 +1,9 @@
-% -- What every emitted cpu kernel begins with: its name, what it may call, its constants and arguments.
+% -- What every emitted cpu kernel begins with: name, what it may call, constants, arguments.
 /* ${spec.name}
  *
- * Emitted by fagen ${spec.version} from the spec "${spec.words}". Plain C99 that includes nothing: the
- * schedule is here, the arithmetic on tiles is behind fa_cpu_ops.
+ * Emitted by fagen ${spec.version} from the spec
+ *   ${spec.words}
+ * Plain C99 that includes nothing: the schedule is here, the arithmetic on tiles behind fa_cpu_ops.
  */
 
 ${paste "cpu/abi.h"}

@@ -12,7 +12,8 @@ void ${spec.name}_preprocess(const void *args, const fa_cpu_block *block) {
   const element *o = rows_of(&a->o, batch, head) + row_first * a->o.stride_seq;
   const element *dout = rows_of(&a->dout, batch, head) + row_first * a->dout.stride_seq;
 
-  ops->dot_rows_${spec.dtype}(a->d + row, dout, a->dout.stride_seq, o, a->o.stride_seq, rows, DIM_V);
+  ops->dot_rows_${spec.dtype}(a->d + row, o, a->o.stride_seq, dout, a->dout.stride_seq, rows,
+      DIM_V);
   if (a->dlse)
     for (int i = 0; i < rows; ++i)
       a->d[row + i] -= a->dlse[row + i];

@@ -32,8 +32,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
 
-  forward_args *a = add_step(out, "${spec.name}_main", query_tiles, in->heads_q, in->batch,
-                             ${tiles.scratch_bytes}, sizeof *a);
+  forward_args *a = add_step(
+      out, "${spec.name}_main",
+      query_tiles, in->heads_q, in->batch, ${tiles.scratch_bytes}, sizeof *a);
   a->seqlen_q = in->seqlen_q;
   a->seqlen_k = in->seqlen_k;
   a->heads_q = in->heads_q;
@@ -66,8 +67,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *dq_sum = add_part(out, in, "dQ sum", rows * ${tiles.ld_qk} * 4);
   int *progress = add_part(out, in, "progress", in->batch * in->heads_kv * key_tiles * 4);
 
-  preprocess_args *p = add_step(out, "${spec.name}_preprocess", query_tiles > 0 ? query_tiles : 1,
-                                in->heads_q, in->batch, 0, sizeof *p);
+  preprocess_args *p = add_step(
+      out, "${spec.name}_preprocess",
+      query_tiles > 0 ? query_tiles : 1, in->heads_q, in->batch, 0, sizeof *p);
   p->seqlen_q = in->seqlen_q;
   p->seqlen_k = in->seqlen_k;
   p->heads_q = in->heads_q;
@@ -79,8 +81,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->progress = progress;
 %   if spec.pass == "bwd" then
 
-  backward_args *b = add_step(out, "${spec.name}_main", in->heads_kv, in->batch, key_tiles,
-                              ${tiles.scratch_bytes}, sizeof *b);
+  backward_args *b = add_step(
+      out, "${spec.name}_main",
+      in->heads_kv, in->batch, key_tiles, ${tiles.scratch_bytes}, sizeof *b);
   b->seqlen_q = in->seqlen_q;
   b->seqlen_k = in->seqlen_k;
   b->heads_q = in->heads_q;
@@ -97,8 +100,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->progress = progress;
   b->softmax_scale = in->softmax_scale;
 
-  convert_args *c = add_step(out, "${spec.name}_convert", query_tiles, in->heads_q, in->batch, 0,
-                             sizeof *c);
+  convert_args *c = add_step(
+      out, "${spec.name}_convert",
+      query_tiles, in->heads_q, in->batch, 0, sizeof *c);
   c->seqlen_q = in->seqlen_q;
   c->heads_q = in->heads_q;
   set_tensor(&c->dq, &in->dq);
