@@ -36,8 +36,8 @@ static fa_status no_memory(const char *what) {
 static fa_status check_overlay(const char *overlay) {
   struct stat info;
   if (stat(overlay, &info))
-    return fail(FA_TEMPLATE, "template_dir: %s: %s", overlay, strerror(errno));
-  if (!S_ISDIR(info.st_mode)) return fail(FA_TEMPLATE, "template_dir: %s: not a folder", overlay);
+    return fail(FA_INVALID, "template_dir: %s: %s", overlay, strerror(errno));
+  if (!S_ISDIR(info.st_mode)) return fail(FA_INVALID, "template_dir: %s: not a folder", overlay);
   return FA_OK;
 }
 

@@ -16,7 +16,7 @@ extern const size_t bundle_embedded_count;
 
 /* Finds `name`. overlay is a folder or NULL. The text is yours: free(). *found_path (may be NULL)
    is the name to show in messages, "templates/NAME" or "OVERLAY/NAME": yours, free().
-   FA_TEMPLATE: no such file, or the overlay cannot be read. */
+   FA_TEMPLATE: no such file, or it cannot be read. FA_INVALID: the overlay is no folder. */
 fa_status bundle_read(char **text, size_t *bytes, char **found_path, const char *overlay,
                       const char *name);
 

@@ -2,6 +2,8 @@
    Blocks of both factors are copied into strips of the register tile's width first. */
 #include "train_text.h"
 
+#include <string.h>
+
 enum {
   TILE_ROWS = 6, /* 6 x 16 sums fill 12 of 16 registers of 256 bits; the rest hold the factors */
   TILE_COLUMNS = 16,
@@ -49,19 +51,30 @@ static void tile_product(float *restrict out, const float *restrict a, const flo
   }
 }
 
-/* Copies `count` lines of `depth` elements into strips of `strip` lines, element by element beside
-   each other; lines that are missing in the last strip are zero. */
+/* One strip: `strip` lines of `depth` elements, element by element beside each other. Lines beyond
+   `lines` are zero. The inner loop runs along whichever direction is dense in memory. */
+static void pack_strip(float *restrict to, const float *restrict from, int64_t line_stride,
+                       int64_t depth_stride, int64_t lines, int64_t depth, int64_t strip) {
+  if (lines < strip) memset(to, 0, (size_t)(depth * strip) * sizeof *to);
+  if (line_stride == 1 && lines == strip)
+    for (int64_t p = 0; p < depth; ++p)
+      for (int64_t line = 0; line < strip; ++line)
+        to[p * strip + line] = from[p * depth_stride + line];
+  else
+    for (int64_t line = 0; line < lines; ++line)
+      for (int64_t p = 0; p < depth; ++p)
+        to[p * strip + line] = from[line * line_stride + p * depth_stride];
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
 static void pack(float *to, const float *from, int64_t line_stride, int64_t depth_stride,
                  int64_t count, int64_t depth, int64_t strip) {
-  for (int64_t first = 0; first < count; first += strip, to += depth * strip) {
-    int64_t lines = count - first < strip ? count - first : strip;
-    const float *source = from + first * line_stride;
-    for (int64_t line = 0; line < strip; ++line) {
-      const float *element = source + line * line_stride;
-      for (int64_t p = 0; p < depth; ++p)
-        to[p * strip + line] = line < lines ? element[p * depth_stride] : 0;
-    }
-  }
+  for (int64_t first = 0; first < count; first += strip)
+    pack_strip(to + first * depth, from + first * line_stride, line_stride, depth_stride,
+               least(count - first, strip), depth, strip);
 }
 
 typedef struct product {
@@ -71,10 +84,6 @@ typedef struct product {
   bool add;
   int64_t block_columns; /* blocks in a row of blocks */
 } product;
-
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
 
 /* Adds (or stores) the part of a tile that lies inside of c. */
 static void tile_store(float *c, int64_t c_stride, const float *tile, int64_t rows, int64_t columns,

@@ -360,7 +360,7 @@ LUA
   for command in "list" "emit fwd cpu f32 d64" "explain fwd cpu f32 d64" "check fwd cpu f32 d64"; do
     export FA_TEMPLATE_DIR=$scratch/nowhere
     run $command
-    expect "an overlay that is not there: ${command%% *}" 1
+    expect "an overlay that is not there: ${command%% *}" 2
     has "is named: ${command%% *}" stderr "$FA_TEMPLATE_DIR"
   done
   export FA_TEMPLATE_DIR=

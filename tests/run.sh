@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds and passes the tests: a plain build, then one with the address and undefined-behaviour
+# sanitizers. Says what was skipped and why. Needs no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+./cmake/packages.sh build-essential cmake libtcc-dev liblua5.4-dev libcmocka-dev
+
+build() { # folder, cmake options
+  local folder=$1
+  shift
+  cmake -S . -B "$folder" -DBUILD_TESTING=ON "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+  cmake --build "$folder" -j "$(nproc)" >"$folder.log" 2>&1 || { tail -n 60 "$folder.log"; exit 1; }
+}
+
+run() { # folder, ctest options
+  local folder=$1
+  shift
+  (cd "$folder" && ctest --output-on-failure --no-tests=error -j "$(nproc)" "$@")
+  local skipped
+  skipped=$(grep -rhs '^SKIP' "$folder/Testing/Temporary/LastTest.log" | sort -u || true)
+  [ -z "$skipped" ] || printf 'Skipped, and why:\n%s\n' "$skipped"
+}
+
+mkdir -p build
+echo "== Sanitized build (address, undefined)"
+build build/sanitized -DFAGEN_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1
+run build/sanitized -LE "slow|gpu"
+
+echo "== Plain build"
+build build
+run build
