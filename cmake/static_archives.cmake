@@ -10,6 +10,8 @@ find_path(FAGEN_TCC_INCLUDE libtcc.h REQUIRED)
 find_library(FAGEN_LUA_ARCHIVE NAMES liblua5.4.a REQUIRED)
 find_path(FAGEN_LUA_INCLUDE lua.h PATH_SUFFIXES lua5.4 REQUIRED)
 
+add_library(fagen_host STATIC runtime/host_symbols.c)
+
 function(add_renamed_archive target archive)
   set(copy ${CMAKE_BINARY_DIR}/archives/${target}.a)
   set(renames "")
@@ -21,7 +23,8 @@ function(add_renamed_archive target archive)
                      DEPENDS ${archive} VERBATIM)
   add_custom_target(${target}_archive DEPENDS ${copy})
   add_library(${target} STATIC IMPORTED GLOBAL)
-  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${copy})
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${copy}
+                        INTERFACE_LINK_LIBRARIES fagen_host)
   add_dependencies(${target} ${target}_archive)
 endfunction()
 

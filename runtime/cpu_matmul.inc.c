@@ -2,8 +2,7 @@
    of its elements is one chain of multiply-adds in ascending k, whatever the block's shape or place
    is. Blocks of fewer rows are instances of the same text for the same reason. */
 
-/* The block that the registers hold beside one row of b: the more rows, the less b is read again.
- */
+/* The block that the registers hold beside a row of b: the more rows, the less often b is read. */
 #if defined(__AVX512F__)
 enum { BLOCK_ROWS = 8, BLOCK_VECS = 2 };
 #elif defined(__AVX2__)
@@ -11,7 +10,7 @@ enum { BLOCK_ROWS = 6, BLOCK_VECS = 2 };
 #elif defined(__SSE2__)
 enum { BLOCK_ROWS = 4, BLOCK_VECS = 2 };
 #else
-enum { BLOCK_ROWS = 6, BLOCK_VECS = 4 };
+enum { BLOCK_ROWS = 4, BLOCK_VECS = 4 };
 #endif
 
 /* A matrix whose element (r, c) lies at data + r * row + c * col. */
@@ -31,8 +30,10 @@ INLINE void matmul_block(int rows, int vecs, float *restrict c, long long ldc, s
   for (int p = 0; p < k; p++) {
     vec b_row[BLOCK_VECS];
     for (int j = 0; j < vecs; j++) b_row[j] = vec_load(b + j * VEC_LANES);
-    for (int i = 0; i < rows; i++)
-      for (int j = 0; j < vecs; j++) sum[i][j] += a.data[i * a.row] * b_row[j];
+    for (int i = 0; i < rows; i++) {
+      vec x = vec_all(a.data[i * a.row]);
+      for (int j = 0; j < vecs; j++) sum[i][j] = vec_fma(x, b_row[j], sum[i][j]);
+    }
     a.data += a.col;
     b += ldb;
   }
@@ -44,9 +45,10 @@ INLINE void matmul_block(int rows, int vecs, float *restrict c, long long ldc, s
 /* All m rows of `vecs` vectors of columns. */
 INLINE void matmul_columns(int vecs, float *c, long long ldc, strided a, const float *b,
                            long long ldb, int m, int k, int accumulate) {
-#define BLOCKS_OF(rows)                                                 \
-  for (; m >= rows; m -= rows, a.data += rows * a.row, c += rows * ldc) \
-  matmul_block(rows, vecs, c, ldc, a, b, ldb, k, accumulate)
+#define BLOCKS_OF(rows)                                                   \
+  for (; m >= rows; m -= rows, a.data += rows * a.row, c += rows * ldc) { \
+    matmul_block(rows, vecs, c, ldc, a, b, ldb, k, accumulate);           \
+  }
   BLOCKS_OF(BLOCK_ROWS);
   BLOCKS_OF(4);
   BLOCKS_OF(2);

@@ -1,6 +1,6 @@
 /* cpu_ops.c: the cpu primitives for one instruction set. Compiled once for each, with its -m flags
-   and with CPU_OPS set to the name of the table, the only thing that is not static: nothing
-   compiled for one processor can be linked into another's path. */
+   and with CPU_OPS defined as the name of the table. All else is static, so that no function made
+   for one processor can be linked into code for another. */
 #include <math.h>
 #include <sched.h>
 #include <stddef.h>
@@ -17,11 +17,21 @@ static void zero(void *memory, long long bytes) {
   memset(memory, 0, (size_t)bytes);
 }
 
-/* Spins for some microseconds, then lets others run: there may be more threads than processors. */
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* Spins for a few microseconds, then lets others run: threads may outnumber processors. */
 static void await(const int *counter, int value) {
-  enum { SPINS = 1000 };
-  for (int spin = 0; __atomic_load_n(counter, __ATOMIC_ACQUIRE) < value; spin++)
-    if (spin >= SPINS) sched_yield();
+  int spins = 100;
+  while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < value) {
+    if (spins > 0)
+      relax(), spins--;
+    else
+      sched_yield();
+  }
 }
 
 static void advance(int *counter, int value) {

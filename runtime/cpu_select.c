@@ -1,6 +1,5 @@
-/* cpu_select.c: picks the cpu primitives at run time. Only the tables' addresses are taken before
-   the processor has been asked: this file is compiled for the baseline, cpu_ops.c once for each
-   table. */
+/* cpu_select.c: picks the cpu primitives at run time. Compiled for the baseline, and takes no more
+   than the addresses of the other tables before the processor has been asked. */
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,34 +1,35 @@
-/* cpu_softmax.inc.c: the exponential, and everything of attention that works row by row on tiles.
- */
+/* cpu_softmax.inc.c: the exponential, and what attention does to tiles of scores, row by row. */
 
-/* exp(x) within 1 unit in the last place for x in [-87.3, 88.3]; 0 below, since probabilities that
-   are no normal numbers add nothing and slow processors down; infinity above; NaN stays. x = n
-   ln(2) + r with |r| <= ln(2) / 2 (Cody and Waite: the first part of ln(2) has so few bits that n
-   times it is exact), and exp(r) = 1 + r + r^2 q(r) with q minimax, 0.03 units off. */
+/* exp(x) within 1 unit in the last place for x in [-87.3, 88.3], infinity above, 0 below: subnormal
+   probabilities would add nothing and slow processors down. NaN stays NaN.
+
+   x = n ln(2) + r with |r| <= ln(2) / 2 and exp(x) = 2^n exp(r). The high part of ln(2) has so few
+   bits that n times it is exact (Cody and Waite). exp(r) = 1 + r + r^2 q(r), q minimax to 0.03
+   units. */
 INLINE vec vec_exp(vec x) {
-  const float log2_e = 0x1.715476p+0f, ln2 = 0x1.62e43p-1f, ln2_high = 0x1.62e4p-1f,
-              ln2_low = 0x1.7f7d1cp-20f;
+  const float ln2 = 0x1.62e43p-1f, ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+  const float log2_e = 0x1.715476p+0f;
   const float to_whole = 0x1.8p+23f; /* added, it leaves n in the low bits of the sum */
 
   /* n is then -127 to 128, of which 2^n below is 0 and infinity. */
   vec bounded = vec_select(x < -127 * ln2, vec_all(-127 * ln2), x);
   bounded = vec_select(bounded > 128 * ln2, vec_all(128 * ln2), bounded);
-  vec shifted = bounded * log2_e + to_whole;
+  vec shifted = vec_fma(bounded, vec_all(log2_e), vec_all(to_whole));
   vec n = shifted - to_whole;
-  vec r = bounded - n * ln2_high;
-  r = r - n * ln2_low;
+  vec r = vec_fma(n, vec_all(-ln2_high), bounded);
+  r = vec_fma(n, vec_all(-ln2_low), r);
 
-  vec q = 0x1.6a2256p-10f * r + 0x1.123b02p-7f;
-  q = q * r + 0x1.5558f8p-5f;
-  q = q * r + 0x1.55549p-3f;
-  q = q * r + 0x1.fffffcp-2f;
-  vec fraction = (r * r) * q + r + 1.0f;
+  vec q = vec_all(0x1.6a2256p-10f);
+  q = vec_fma(q, r, vec_all(0x1.123b02p-7f));
+  q = vec_fma(q, r, vec_all(0x1.5558f8p-5f));
+  q = vec_fma(q, r, vec_all(0x1.55549p-3f));
+  q = vec_fma(q, r, vec_all(0x1.fffffcp-2f));
+  vec fraction = vec_fma(q, r * r, r) + 1;
   vec power = (vec)(((vec_bits)shifted + 127) << 23);
   return fraction * power;
 }
 
-/* ---- Forward -----------------------------------------------------------------------------------
- */
+/* ---- Forward --------------------------------------------------------------------------------- */
 
 /* Makes the padding of a row of scores invisible, so that whole vectors can be worked on. */
 INLINE void hide_padding(float *row, int keys) {
@@ -59,14 +60,13 @@ static void online_softmax(float *s, long long lds, int rows, int keys, float *r
     float *scores = s + r * lds, *o_row = o + r * ldo;
     hide_padding(scores, keys);
     float old_max = row_max[r], new_max = row_maximum(scores, keys, old_max);
-    /* Where nothing is visible yet any finite shift gives exp(-inf) = 0 and keeps a NaN. It serves
-       for this step only: kept as the maximum, it would drown all later scores that are far below
-       it. */
+    /* While nothing is visible any finite shift will do: exp(-inf) = 0, and a NaN shows. It must
+       not become the maximum, where it would drown later scores that are far below it. */
     float shift = new_max == -INFINITY ? 0 : new_max;
     float sum = row_exponentials(scores, keys, shift);
     row_max[r] = new_max;
-    if (old_max == shift) {
-      row_sum[r] += sum; /* the usual case: exp(0) = 1 */
+    if (old_max == shift) { /* the usual case, and the factor is 1 */
+      row_sum[r] += sum;
       continue;
     }
     float factor = vec_exp((vec){old_max - shift})[0];
@@ -86,8 +86,7 @@ static void softmax_end(float *o, long long ldo, int rows, int dim_v, const floa
   }
 }
 
-/* ---- Backward ----------------------------------------------------------------------------------
- */
+/* ---- Backward -------------------------------------------------------------------------------- */
 
 static void probabilities(float *s, long long lds, int rows, int keys, const float *lse) {
   for (int r = 0; r < rows; r++) {

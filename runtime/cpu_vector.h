@@ -1,7 +1,6 @@
 /* cpu_vector.h: one vector register of floats, as wide as the compiler's -m flags allow, written
-   with the vector extensions of GCC and clang. A scalar operand of + - * is repeated in every lane.
-   Only cpu_ops.c may include this: what stands here needs the instructions that it is compiled for.
- */
+   with the vector extensions of GCC and clang: a scalar operand of + - * is repeated in every lane.
+   Only cpu_ops.c may include this, since all of it needs the instructions that -m allows. */
 #ifndef FAGEN_RUNTIME_CPU_VECTOR_H
 #define FAGEN_RUNTIME_CPU_VECTOR_H
 

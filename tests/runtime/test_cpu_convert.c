@@ -9,8 +9,7 @@
 
 #include "cpu_tiles.h"
 
-/* ---- Conversions --------------------------------------------------------------------------------
- */
+/* ---- Conversions ----------------------------------------------------------------------------- */
 
 typedef void (*load_fn)(float *, long long, const void *, long long, int, int, float);
 typedef void (*store_fn)(void *, long long, const float *, long long, int, int, float);
