@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n== %s\n' "$*"; }
 
 step "Building into build/"
-./cmake/packages.sh build-essential cmake libtcc-dev liblua5.4-dev
+./cmake/packages.sh build-essential cmake libtcc-dev liblua5.4-dev libxxhash-dev
 cmake -S . -B build -DBUILD_TESTING=OFF >/dev/null
 cmake --build build -j "$(nproc)" | tail -n 1
 

@@ -7,13 +7,16 @@
 --   include "path"       renders another template in place.
 --   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at its caller's column.
 --   require "a.b"        the Lua module a/b.lua.
--- read(name) -> text, path comes from the host. Nothing here can reach a file, a clock or an
--- address.
+-- The host gives read(name) -> text, path or nil, message, and position() -> "file:line: " of the
+-- template or module that runs; of its caller with true; of the definition with a function.
+-- Nothing else here can reach a file, a clock or an address.
 
-local read = ...
+local read, position = ...
 
 local engine = {}
 local raw_error, raw_tostring, raw_format = error, tostring, string.format
+
+local function complain(message) raw_error(position() .. message, 0) end
 
 -- ---- Output -----------------------------------------------------------------------------------
 
@@ -27,7 +30,7 @@ local function spell(value)
   if math.type(value) == "integer" then return raw_format("%d", value) end
   if type(value) == "number" then
     if value ~= value or value == math.huge or value == -math.huge then
-      raw_error("no literal for the number " .. raw_tostring(value), 0)
+      complain("no literal for the number " .. raw_tostring(value))
     end
     local text = raw_format("%.9g", value)
     if not text:find("[.e]") then text = text .. ".0" end
@@ -54,7 +57,7 @@ local function print_line(origin, ...)
   for i = 2, count, 2 do
     local value = spell(parts[i])
     if type(value) ~= "string" and getmetatable(value) ~= block then
-      raw_error("a ${} on this line is " .. (value == nil and "nil" or "a " .. type(value)), 2)
+      complain("a ${} on this line is " .. (value == nil and "nil" or "a " .. type(value)))
     end
     parts[i] = value
   end
@@ -63,7 +66,7 @@ local function print_line(origin, ...)
   end
   for i = 2, count, 2 do
     if type(parts[i]) ~= "string" or parts[i]:find("\n") then
-      raw_error("a value of several lines needs a line of its own", 2)
+      complain("a value of several lines needs a line of its own")
     end
   end
   put(table.concat(parts), origin)
@@ -122,21 +125,21 @@ end
 -- ---- The sandbox -------------------------------------------------------------------------------
 
 -- A table's or function's address differs from run to run, and would in the text.
-local function refuse_addresses(value, level)
+local function refuse_addresses(value)
   local kind = type(value)
   if (kind == "table" and not (getmetatable(value) or {}).__tostring) or kind == "function" then
-    raw_error("a " .. kind .. " has no text", level + 1)
+    complain("a " .. kind .. " has no text")
   end
 end
 
 local function safe_tostring(value)
-  refuse_addresses(value, 2)
+  refuse_addresses(value)
   return raw_tostring(value)
 end
 
 local function safe_format(format, ...)
-  if format:find("%%[^%a%%]*p") then raw_error("format %p would print an address", 2) end
-  for i = 1, select("#", ...) do refuse_addresses((select(i, ...)), 2) end
+  if format:find("%%[^%a%%]*p") then complain("format %p would print an address") end
+  for i = 1, select("#", ...) do refuse_addresses((select(i, ...))) end
   return raw_format(format, ...)
 end
 
@@ -152,7 +155,7 @@ end
 local function sorted(map)
   local keys = {}
   for key in next, map do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b) return raw_tostring(a) < raw_tostring(b) end)
+  table.sort(keys, function(a, b) return safe_tostring(a) < safe_tostring(b) end)
   return keys
 end
 
@@ -161,52 +164,67 @@ local base = {
   type = type, setmetatable = setmetatable, getmetatable = getmetatable, rawequal = rawequal,
   tostring = safe_tostring,
   math = copy_without(math, { random = true, randomseed = true }),
-  table = copy_without(table, {}),
+  table = copy_without(table, { move = true }), -- it can loop for ever within one instruction
   string = copy_without(string, { dump = true, format = true }),
   capture = capture, sorted = sorted,
 }
 base.string.format = safe_format
 string.format, string.dump = safe_format, nil -- also as methods: ("%p"):format(...)
 
-local strict = {
-  __index = function(_, name) raw_error("undefined name '" .. raw_tostring(name) .. "'", 2) end,
-  __newindex = function(_, name)
-    raw_error("global '" .. raw_tostring(name) .. "' assigned: make it local", 2)
-  end,
-}
+-- What the code of a file sees: `names`, then the sandbox. It can assign neither.
+local function environment_of(names)
+  return setmetatable({}, {
+    __index = function(_, key)
+      local value = names[key]
+      if value == nil then value = base[key] end
+      if value == nil then complain("undefined name '" .. raw_tostring(key) .. "'") end
+      return value
+    end,
+    __newindex = function(_, key)
+      complain("global '" .. raw_tostring(key) .. "' assigned: make it local")
+    end,
+    __metatable = "sandbox",
+  })
+end
 
-local function load_module(name, file, environment)
+local function read_text(file)
   local text, path = read(file)
-  local chunk, message = load(text, "@" .. path, "t", environment)
+  if not text then complain(path) end
+  return text, path
+end
+
+local function run(lua, path, names)
+  local chunk, message = load(lua, "@" .. path, "t", environment_of(names))
   if not chunk then raw_error(message, 0) end
-  return chunk(name)
+  return chunk()
 end
 
 local loaded = {}
 function base.require(name)
   if loaded[name] == nil then
+    local text, path = read_text(name:gsub("%.", "/") .. ".lua")
     loaded[name] = false -- a cycle finds this
-    loaded[name] = load_module(name, name:gsub("%.", "/") .. ".lua", base)
+    loaded[name] = run(text, path, {})
   end
   if not loaded[name] then
-    raw_error("module '" .. name .. "' requires itself or returns nothing", 2)
+    complain("module '" .. name .. "' requires itself or returns nothing")
   end
   return loaded[name]
 end
 
+local including = {}
 function base.include(file)
-  local text, path = read(file)
+  if including[file] then complain("template '" .. file .. "' includes itself") end
+  local text, path = read_text(file)
   local lua, origins = translate(text, path)
-  local environment = setmetatable({ print_line = print_line, origins = origins },
-    { __index = base, __newindex = strict.__newindex })
-  local chunk, message = load(lua, "@" .. path, "t", environment)
-  if not chunk then raw_error(message, 0) end
-  chunk()
+  including[file] = true
+  run(lua, path, { print_line = print_line, origins = origins })
+  including[file] = nil
 end
 
 -- A file pasted as it is, such as a header.
 function base.paste(file)
-  local text, path = read(file)
+  local text, path = read_text(file)
   local pasted, number = setmetatable({}, block), 0
   for line in text:gsub("\n$", ""):gmatch("([^\n]*)\n?") do
     number = number + 1
@@ -215,26 +233,41 @@ function base.paste(file)
   return pasted
 end
 
-setmetatable(base, strict)
+-- Lua forgets the line of `return le(a, b)` when it calls le. So while a variant's code runs, `running`
+-- holds its file, and what a message about it begins with when that file is not on the stack.
+local running
 
--- A variant file sees the sandbox and the words of expressions.
-function engine.load_variant(name)
+local function run_as(file, at, f, ...)
+  running = { file = file, at = at }
+  local result = f(...)
+  running = nil
+  return result
+end
+
+-- For modules: complains about what the file that called the module did.
+function base.refuse(message)
+  local at = position(true)
+  if running and at:sub(1, #running.file) ~= running.file then at = running.at end
+  raw_error(at .. message, 0)
+end
+
+local function located(f)
+  local at = position(f)
+  return function(...) return run_as(at:match("^(.*:)%d+: $"), at, f, ...) end
+end
+
+-- A variant file sees the words of expressions too.
+function base.load_variant(name)
   local words = base.require("expr").words
-  local environment = setmetatable({}, {
-    __index = function(_, key)
-      local word = words[key]
-      if word ~= nil then return word end
-      return base[key]
-    end,
-    __newindex = strict.__newindex,
-  })
-  local found = load_module(name, "variants/" .. name .. ".lua", environment)
+  local text, path = read_text("variants/" .. name .. ".lua")
+  local found = run_as(path, path .. ": ", run, text, path, words)
   if getmetatable(found) ~= words.variant_type then
-    raw_error("variants/" .. name .. ".lua: must return variant { ... }", 0)
+    raw_error(path .. ": must return variant { ... }", 0)
   end
+  found.keep = found.keep and located(found.keep)
+  found.score = found.score and located(found.score)
   return found
 end
-rawset(base, "load_variant", engine.load_variant)
 
 -- ---- Rendering ---------------------------------------------------------------------------------
 
@@ -266,9 +299,9 @@ end
 
 -- Renders both texts of a spec: see render.h for what comes back.
 function engine.render(spec)
-  rawset(base, "spec", spec)
+  base.spec = spec
   local tiles = base.require(spec.target .. ".tiles")
-  rawset(base, "tiles", tiles)
+  base.tiles = tiles
   local mask, score = base.require("mask"), base.require("score")
   local ending = spec.target == "cpu" and ".c.lua" or ".cu.lua"
   return {
@@ -281,7 +314,7 @@ function engine.render(spec)
 end
 
 function engine.variant_doc(name)
-  return engine.load_variant(name).doc
+  return base.load_variant(name).doc
 end
 
 return engine

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bundle.h"
+#include "c_locale.h"
 #include "error.h"
 #include "spec.h"
 
@@ -19,6 +20,7 @@ enum { MEMORY_LIMIT = 128 << 20, HOOK_INTERVAL = 1000000, HOOK_LIMIT = 100 };
 
 extern const char engine_source[];
 extern const size_t engine_source_bytes;
+static const char engine_chunk[] = "@gen/engine.lua";
 
 typedef struct job {
   const char *overlay;
@@ -52,12 +54,31 @@ static job *job_of(lua_State *L) {
   return *(job **)lua_getextraspace(L);
 }
 
+/* Pushes "file:line: " of the innermost template or module that runs, or of the one that called it;
+   "" outside all. */
+static void push_position(lua_State *L, int of_caller) {
+  lua_Debug at;
+  const char *skipped = of_caller ? NULL : "";
+  for (int level = 0; lua_getstack(L, level, &at); ++level) {
+    lua_getinfo(L, "Sl", &at);
+    if (at.currentline < 1 || !strcmp(at.source, engine_chunk)) continue;
+    if (!skipped) skipped = at.source;
+    if (!strcmp(at.source, skipped)) continue;
+    lua_pushfstring(L, "%s:%d: ", at.short_src, at.currentline);
+    return;
+  }
+  lua_pushliteral(L, "");
+}
+
 /* Raised again at every later interval, so that nothing can swallow it. */
 static void count_instructions(lua_State *L, lua_Debug *unused) {
   (void)unused;
   if (++job_of(L)->hooks < HOOK_LIMIT) return;
-  luaL_error(L, "stopped after %d million instructions: an endless loop?",
-             HOOK_LIMIT / (1000000 / HOOK_INTERVAL));
+  push_position(L, 0);
+  lua_pushfstring(L, "stopped after %d million instructions: an endless loop?",
+                  HOOK_LIMIT / (1000000 / HOOK_INTERVAL));
+  lua_concat(L, 2);
+  lua_error(L);
 }
 
 /* ---- The state
@@ -69,7 +90,7 @@ static void forget_file(job *j) {
   j->text = j->path = NULL;
 }
 
-/* read(name) -> text, path */
+/* read(name) -> text, path or nil, message */
 static int read_file(lua_State *L) {
   job *j = job_of(L);
   size_t bytes;
@@ -77,11 +98,26 @@ static int read_file(lua_State *L) {
   fa_status status = bundle_read(&j->text, &bytes, &j->path, j->overlay, luaL_checkstring(L, 1));
   if (status) {
     j->status = status;
-    return luaL_error(L, "%s", fa_error_message());
+    lua_pushnil(L);
+    lua_pushstring(L, fa_error_message());
+    return 2;
   }
   lua_pushlstring(L, j->text, bytes);
   lua_pushstring(L, j->path);
   return 2;
+}
+
+/* position(), position(true), position(function): see engine.lua */
+static int position(lua_State *L) {
+  lua_Debug at;
+  if (!lua_isfunction(L, 1)) {
+    push_position(L, lua_toboolean(L, 1));
+    return 1;
+  }
+  lua_settop(L, 1);
+  lua_getinfo(L, ">S", &at);
+  lua_pushfstring(L, "%s:%d: ", at.short_src, at.linedefined);
+  return 1;
 }
 
 static void open_libraries(lua_State *L) {
@@ -97,27 +133,41 @@ static void open_libraries(lua_State *L) {
 
 /* Leaves the engine's table on the stack. */
 static void load_engine(lua_State *L) {
-  if (luaL_loadbufferx(L, engine_source, engine_source_bytes, "@gen/engine.lua", "t")) lua_error(L);
+  if (luaL_loadbufferx(L, engine_source, engine_source_bytes, engine_chunk, "t")) lua_error(L);
   lua_pushcfunction(L, read_file);
-  lua_call(L, 1, 1);
+  lua_pushcfunction(L, position);
+  lua_call(L, 2, 1);
+}
+
+/* Makes the message of an error inside the engine begin with the template's line. */
+static int blame_template(lua_State *L) {
+  const char *message = lua_tostring(L, 1);
+  if (message && strncmp(message, engine_chunk + 1, sizeof engine_chunk - 2)) return 1;
+  push_position(L, 0);
+  lua_pushstring(L, message ? message : "error without a message");
+  lua_concat(L, 2);
+  return 1;
+}
+
+static fa_status run_in(lua_State *L, job *j, lua_CFunction body) {
+  *(job **)lua_getextraspace(L) = j;
+  lua_sethook(L, count_instructions, LUA_MASKCOUNT, HOOK_INTERVAL);
+  lua_pushcfunction(L, blame_template);
+  lua_pushcfunction(L, body);
+  int code = lua_pcall(L, 0, 0, 1);
+  if (!code) return FA_OK;
+  if (code == LUA_ERRMEM)
+    return fail(FA_NO_MEMORY, "templates: more than %d MiB used", MEMORY_LIMIT >> 20);
+  return fail(j->status ? j->status : FA_TEMPLATE, "%s", lua_tostring(L, -1));
 }
 
 /* Runs `body` in a fresh state; its errors become a status and a message. */
 static fa_status run(job *j, lua_CFunction body) {
   lua_State *L = lua_newstate(allocate, j);
   if (!L) return fail(FA_NO_MEMORY, "templates: no memory for a Lua state");
-  *(job **)lua_getextraspace(L) = j;
-  lua_sethook(L, count_instructions, LUA_MASKCOUNT, HOOK_INTERVAL);
-  lua_pushcfunction(L, body);
-  int code = lua_pcall(L, 0, 0, 0);
-  fa_status status = FA_OK;
-  if (code == LUA_ERRMEM) {
-    status = fail(FA_NO_MEMORY, "templates: more than %d MiB used", MEMORY_LIMIT >> 20);
-  } else if (code) {
-    const char *text = lua_tostring(L, -1);
-    status =
-        fail(j->status ? j->status : FA_TEMPLATE, "%s", text ? text : "error without a message");
-  }
+  locale_t before = c_locale_enter();
+  fa_status status = run_in(L, j, body);
+  c_locale_leave(before);
   lua_close(L);
   forget_file(j);
   return status;
@@ -224,6 +274,17 @@ static void take_facts(lua_State *L, render_result *out) {
   lua_pop(L, 1);
 }
 
+/* The mask's words; causal's are written here, so that a wrong causal.lua does not mislead an oracle. */
+static char *copy_keep(lua_State *L, int causal) {
+  lua_getfield(L, -1, "keep");
+  const char *named = luaL_checkstring(L, -1);
+  lua_pushfstring(L, "%s%s%s%s", named, causal && *named ? " " : "", causal ? "k q le" : "",
+                  causal && *named ? " and" : "");
+  char *copy = copy_string(L, -1);
+  lua_pop(L, 2);
+  return copy;
+}
+
 static int render_body(lua_State *L) {
   job *j = job_of(L);
   render_result *out = j->out;
@@ -235,7 +296,7 @@ static int render_body(lua_State *L) {
   take_text(L, &out->kernel, "kernel");
   take_text(L, &out->launch, "launch");
   take_facts(L, out);
-  out->keep = copy_field(L, "keep");
+  out->keep = copy_keep(L, j->spec->causal);
   out->score = copy_field(L, "score");
   return 0;
 }
@@ -331,7 +392,10 @@ char *render_map_log(const render_text *text, const char *log, const char *file_
   while (*log) {
     size_t length = strcspn(log, "\n"), line = 0;
     int digits = 0;
-    if (!strncmp(log, file_name, prefix)) sscanf(log + prefix, ":%zu:%n", &line, &digits);
+    if (!strncmp(log, file_name, prefix)) {
+      sscanf(log + prefix, ":%zu:%n", &line, &digits);
+      if (!digits) sscanf(log + prefix, "(%zu):%n", &line, &digits);
+    }
     if (digits && line >= 1 && line <= text->lines) {
       size_t skip = prefix + (size_t)digits;
       fprintf(out, "%s:%.*s (%.*s)", text->origins[line - 1], (int)(length - skip), log + skip,

@@ -50,6 +50,33 @@ int spec_dtype_bytes(int dtype) {
   return dtype == FA_F32 ? 4 : 2;
 }
 
+/* The number behind `prefix` when word is prefix and digits; -1 when it is not, -2 out of range. */
+static long number_after(const char *word, const char *prefix) {
+  size_t length = strlen(prefix);
+  if (strncmp(word, prefix, length) || !word[length]) return -1;
+  for (const char *at = word + length; *at; ++at)
+    if (!isdigit((unsigned char)*at)) return -1;
+  return strlen(word + length) > 9 ? -2 : strtol(word + length, NULL, 10);
+}
+
+static const struct number_axis {
+  const char *prefix, *axis;
+  size_t offset;
+} number_axes[] = {
+    {"d", "head dimension", offsetof(fa_spec, dim_qk)},
+    {"v", "dim_v", offsetof(fa_spec, dim_v)},
+    {"gqa", "group", offsetof(fa_spec, group)},
+    {"cc", "arch", offsetof(fa_spec, arch)},
+};
+
+/* Whether word is one of an axis, and so no name for a variant. */
+static int is_axis_word(const char *word) {
+  for (size_t i = 0; i < sizeof number_axes / sizeof *number_axes; ++i)
+    if (number_after(word, number_axes[i].prefix) != -1) return 1;
+  return value_of(pass_words, word) || value_of(target_words, word) ||
+         value_of(dtype_words, word) || !strcmp(word, "causal") || !strcmp(word, "det");
+}
+
 /* ---- Canonical form ---------------------------------------------------------------------------
  */
 
@@ -90,9 +117,8 @@ static fa_status check_variant_name(const char *name) {
   if (!shaped)
     return fail(FA_INVALID,
                 "variants: '%.40s'; a name is 1 to 31 of a-z 0-9 _ and begins with a letter", name);
-  if (!strcmp(name, "causal") || !strcmp(name, "det"))
-    return fail(FA_INVALID, "variants: '%s' is a word of its own: set the field %s", name,
-                *name == 'c' ? "causal" : "deterministic");
+  if (is_axis_word(name))
+    return fail(FA_INVALID, "variants: '%s' is a word of its own: set its field instead", name);
   return FA_OK;
 }
 
@@ -206,25 +232,6 @@ static fa_status set_once(int32_t *field, int value, const char *axis, const cha
   *field = value;
   return FA_OK;
 }
-
-/* The number behind `prefix` when word is prefix and digits; -1 when it is not, -2 out of range. */
-static long number_after(const char *word, const char *prefix) {
-  size_t length = strlen(prefix);
-  if (strncmp(word, prefix, length) || !word[length]) return -1;
-  for (const char *at = word + length; *at; ++at)
-    if (!isdigit((unsigned char)*at)) return -1;
-  return strlen(word + length) > 9 ? -2 : strtol(word + length, NULL, 10);
-}
-
-static const struct number_axis {
-  const char *prefix, *axis;
-  size_t offset;
-} number_axes[] = {
-    {"d", "head dimension", offsetof(fa_spec, dim_qk)},
-    {"v", "dim_v", offsetof(fa_spec, dim_v)},
-    {"gqa", "group", offsetof(fa_spec, group)},
-    {"cc", "arch", offsetof(fa_spec, arch)},
-};
 
 /* Takes "d64" and its kin. *taken says whether the word was one. */
 static fa_status take_number(fa_spec *spec, const char *word, int *taken) {

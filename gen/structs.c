@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+/* A garbage size must not send anyone across memory. */
+enum { LARGEST_TAIL = 4096 };
+
 fa_status struct_check_out(const void *out, size_t bytes, const char *type) {
   if (!out) return fail(FA_INVALID, "%s: NULL; a pointer to the struct is required", type);
   size_t size;
@@ -10,6 +13,9 @@ fa_status struct_check_out(const void *out, size_t bytes, const char *type) {
   if (size < bytes)
     return fail(FA_BAD_STRUCT, "%s.size: %zu; must be at least %zu (use its INIT macro)", type,
                 size, bytes);
+  if (size > bytes + LARGEST_TAIL)
+    return fail(FA_BAD_STRUCT, "%s.size: %zu; must be at most %zu", type, size,
+                bytes + LARGEST_TAIL);
   return FA_OK;
 }
 
@@ -18,9 +24,6 @@ fa_status struct_take(void *to, size_t bytes, const void *from, const char *type
   if (status) return status;
   size_t size;
   memcpy(&size, from, sizeof size);
-  /* A garbage size must not send the tail check across memory. */
-  if (size > bytes + 4096)
-    return fail(FA_BAD_STRUCT, "%s.size: %zu; must be at most %zu", type, size, bytes + 4096);
   const unsigned char *tail = (const unsigned char *)from;
   for (size_t i = bytes; i < size; ++i)
     if (tail[i])

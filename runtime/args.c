@@ -8,8 +8,7 @@
 #include "overlap.h"
 #include "spec.h"
 
-/* ---- Sizes --------------------------------------------------------------------------------------
- */
+/* ---- Sizes --------------------------------------------------------------------------------- */
 
 static fa_status check_size(const char *field, int64_t size) {
   if (size >= 0 && size <= INT32_MAX) return FA_OK;
@@ -21,7 +20,7 @@ static fa_status check_agrees(const char *field, int64_t given, int64_t of_kerne
                               const fa_kernel *kernel) {
   if (given == 0 || given == of_kernel) return FA_OK;
   return fail(FA_INVALID, "%s: %lld; kernel %s has %lld (0 = as the kernel)", field,
-              (long long)given, kernel->text.name, (long long)of_kernel);
+              (long long)given, kernel->name, (long long)of_kernel);
 }
 
 static fa_status check_selection(const fa_kernel *kernel, const fa_args *args) {
@@ -37,7 +36,7 @@ static fa_status check_selection(const fa_kernel *kernel, const fa_args *args) {
   if (!status && args->variants && args->variants[0] && spec->pass != FA_PRE &&
       strcmp(args->variants, spec->variants))
     status = fail(FA_INVALID, "variants: '%.100s'; kernel %s has '%s'", args->variants,
-                  kernel->text.name, spec->variants);
+                  kernel->name, spec->variants);
   return status;
 }
 
@@ -45,7 +44,7 @@ static fa_status check_heads(const fa_kernel *kernel, const fa_args *args) {
   int64_t group = kernel->spec.group;
   if (args->heads_q == args->heads_kv * group) return FA_OK;
   return fail(FA_INVALID, "heads_q: %lld; kernel %s needs heads_kv * %lld = %lld",
-              (long long)args->heads_q, kernel->text.name, (long long)group,
+              (long long)args->heads_q, kernel->name, (long long)group,
               (long long)(args->heads_kv * group));
 }
 
@@ -77,13 +76,13 @@ fa_status args_take_sizes(fa_problem *out, const fa_kernel *kernel, const fa_arg
   out->heads_kv = args->heads_kv;
   out->seqlen_q = args->seqlen_q;
   out->seqlen_k = args->seqlen_k;
-  out->processors = cpu_pool_threads(kernel->context->pool);
+  out->processors = kernel->context->processors;
+  out->l2_bytes = kernel->context->l2_bytes;
   out->workspace_limit = (long long)args->workspace_limit;
   return status;
 }
 
-/* ---- Tensors
- * --------------------------------------------------------------------------------------- */
+/* ---- Tensors ------------------------------------------------------------------------------- */
 
 /* A tensor of the pass, under its public name. */
 typedef struct operand {
@@ -107,9 +106,14 @@ static int is_empty(const operand *o) {
   return !o->batch || !o->seqlen || !o->heads;
 }
 
-static fa_status check_stride(const operand *o, const char *field, int64_t stride) {
-  if (stride >= 0) return FA_OK;
-  return fail(FA_INVALID, "%s.%s: %lld; must be 0 or more", o->name, field, (long long)stride);
+/* unit: elements that a stride is a multiple of. */
+static fa_status check_stride(const operand *o, const char *field, int64_t stride, int64_t unit) {
+  if (stride < 0)
+    return fail(FA_INVALID, "%s.%s: %lld; must be 0 or more", o->name, field, (long long)stride);
+  if (stride % unit)
+    return fail(FA_INVALID, "%s.%s: %lld; must be a multiple of %lld elements", o->name, field,
+                (long long)stride, (long long)unit);
+  return FA_OK;
 }
 
 /* Computes the footprint; refuses one that does not fit the address space. */
@@ -132,18 +136,27 @@ static fa_status place_operand(operand *o) {
   return FA_OK;
 }
 
-static fa_status check_operand(operand *o) {
-  fa_status status = check_stride(o, "stride_batch", o->tensor->stride_batch);
-  if (!status) status = check_stride(o, "stride_seq", o->tensor->stride_seq);
-  if (!status) status = check_stride(o, "stride_head", o->tensor->stride_head);
-  if (status || is_empty(o)) return status;
-  if (!o->tensor->data)
+static fa_status check_address(const operand *o, const fa_context *context, int64_t alignment) {
+  const void *data = o->tensor->data;
+  if (!data)
     return fail(FA_INVALID, "%s: NULL; %lld x %lld x %lld x %lld elements are required", o->name,
                 (long long)o->batch, (long long)o->seqlen, (long long)o->heads, (long long)o->dim);
-  if ((uintptr_t)o->tensor->data % (uintptr_t)o->bytes)
-    return fail(FA_INVALID, "%s: address %p; must be a multiple of %lld", o->name, o->tensor->data,
-                (long long)o->bytes);
-  status = place_operand(o);
+  if ((uintptr_t)data % (uintptr_t)alignment)
+    return fail(FA_INVALID, "%s: address %p; must be a multiple of %lld", o->name, data,
+                (long long)alignment);
+  return context->backend->check_memory(context, o->name, data);
+}
+
+static fa_status check_operand(operand *o, const fa_context *context) {
+  const int vectors = o->bytes == 2 && context->backend->vector_bytes > 2;
+  const int64_t alignment = vectors ? context->backend->vector_bytes : o->bytes;
+  const int64_t unit = alignment / o->bytes;
+  fa_status status = check_stride(o, "stride_batch", o->tensor->stride_batch, unit);
+  if (!status) status = check_stride(o, "stride_seq", o->tensor->stride_seq, unit);
+  if (!status) status = check_stride(o, "stride_head", o->tensor->stride_head, unit);
+  if (status || is_empty(o)) return status;
+  status = check_address(o, context, alignment);
+  if (!status) status = place_operand(o);
   if (!status && o->output && overlap_self(&o->at))
     status = fail(FA_INVALID,
                   "%s: strides %lld %lld %lld let its own elements overlap; an output may not",
@@ -211,7 +224,7 @@ static fa_status check_params(const fa_kernel *kernel, const fa_args *args) {
   if (!args->params) return fail(FA_INVALID, "params: NULL, with num_params %zu", args->num_params);
   const char *name = args->params[0].name;
   return fail(FA_INVALID, "params: '%.80s' is no parameter of %s, which has none",
-              name ? name : "(by slot)", kernel->text.name);
+              name ? name : "(by slot)", kernel->name);
 }
 
 /* The workspace is one more output, of bytes. */
@@ -228,7 +241,8 @@ fa_status args_take_tensors(fa_problem *problem, const fa_kernel *kernel, const 
   list_operands(&list, problem, kernel, args, &rows, &drows);
   add_workspace(&list, args, &workspace);
   fa_status status = check_params(kernel, args);
-  for (int i = 0; !status && i < list.count; ++i) status = check_operand(&list.items[i]);
+  for (int i = 0; !status && i < list.count; ++i)
+    status = check_operand(&list.items[i], kernel->context);
   if (!status) status = check_overlaps(&list);
   for (int i = 0; i < list.count; ++i) {
     fa_plan_tensor *to = list.items[i].to;

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "c_locale.h"
 #include "error.h"
 #include "host_symbols.h"
 
@@ -20,8 +21,21 @@ struct jit {
   size_t bytes;
 };
 
-/* libtcc keeps its state in globals. */
+/* libtcc keeps its state in globals. A child may be forked at any time: it gets them at rest. */
 static pthread_mutex_t tcc_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
+
+static void before_fork(void) {
+  pthread_mutex_lock(&tcc_lock);
+}
+
+static void after_fork(void) {
+  pthread_mutex_unlock(&tcc_lock);
+}
+
+static void set_fork_handlers(void) {
+  pthread_atfork(before_fork, after_fork, after_fork);
+}
 
 /* The first message of a compilation; libtcc stops there. */
 typedef struct message {
@@ -117,8 +131,11 @@ fa_status jit_compile(jit **out, const jit_unit *units, size_t count) {
   message *log = calloc(1, sizeof *log);
   fa_status status = code && log ? FA_OK : fail(FA_NO_MEMORY, "libtcc: out of memory");
   if (!status) {
+    pthread_once(&fork_handlers, set_fork_handlers);
     pthread_mutex_lock(&tcc_lock);
+    locale_t before = c_locale_enter();
     status = compile_all(code, units, count, log);
+    c_locale_leave(before);
     if (status) {
       jit_seal(code);
       jit_free(code);

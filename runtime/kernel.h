@@ -6,29 +6,30 @@
 #include "fagen.h"
 #include "fagen_plan.h"
 #include "jit.h"
-#include "render.h"
-
-typedef struct kernel_entry {
-  const char *name; /* as the plan's steps give it */
-  fa_cpu_entry run;
-} kernel_entry;
 
 struct fa_kernel {
   fa_context *context;
   fa_spec spec; /* canonical, target named */
-  render_result text;
-  jit *code;
+  char name[FA_NAME_MAX];
+  char *source, *launch_source; /* the emitted texts */
+  jit *code;                    /* of the plan, and on cpu of the kernel */
   fa_plan_function plan;
-  kernel_entry entries[FA_PLAN_MAX_STEPS];
-  int num_entries;
+  void *device_code; /* the backend's own */
   fa_kernel_info info;
 };
 
-/* registry_build for every target. */
+/* registry_build for every backend. */
 fa_status kernel_build(fa_kernel **out, fa_context *context, const fa_spec *spec);
 void kernel_free(fa_kernel *kernel);
 
-/* Resolves what a spec leaves to the context: canonical form, target named. */
+/* Compiles emitted C, the launch plan among it, and finds the plan: sets code and plan. After FA_OK
+   symbols can be looked up until jit_seal(kernel->code), which the caller owes. */
+fa_status kernel_compile_plan(fa_kernel *kernel, const jit_unit *units, size_t count);
+
+/* The plan of the smallest problem: which entries there are and what they use. */
+void kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out);
+
+/* Resolves what a spec leaves to the context: canonical form, target and arch named. */
 fa_status kernel_resolve(fa_spec *out, const fa_context *context, const fa_spec *spec);
 
 /* The plan of a launch, for `explain`. Tensors and workspace need not be set. */

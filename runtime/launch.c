@@ -1,6 +1,5 @@
 /* launch.c: the calls that run a kernel. */
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "args.h"
@@ -9,8 +8,7 @@
 
 enum { WORKSPACE_ALIGNMENT = 256 };
 
-/* ---- Plans
- * ---------------------------------------------------------------------------------------- */
+/* ---- Plans --------------------------------------------------------------------------------- */
 
 static fa_status take_args(fa_args *out, const fa_kernel *kernel, const fa_args *args) {
   if (!kernel) return fail(FA_INVALID, "kernel: NULL; get one with fa_get_kernel");
@@ -34,13 +32,17 @@ FA_API fa_status fa_workspace_size(size_t *bytes, const fa_kernel *kernel, const
   return status;
 }
 
+static fa_status check_limit(const fa_args *args, const fa_plan *plan) {
+  size_t needed = (size_t)plan->workspace_bytes;
+  if (!args->workspace_limit || needed <= args->workspace_limit) return FA_OK;
+  return fail(FA_UNSUPPORTED, "workspace_limit: %zu; this kernel needs %zu and cannot do with less",
+              args->workspace_limit, needed);
+}
+
 static fa_status check_workspace(const fa_args *args, const fa_plan *plan) {
   size_t needed = (size_t)plan->workspace_bytes;
-  if (args->workspace_limit && needed > args->workspace_limit)
-    return fail(FA_UNSUPPORTED,
-                "workspace_limit: %zu; this kernel needs %zu and cannot do with less",
-                args->workspace_limit, needed);
-  if (!needed) return FA_OK;
+  fa_status status = check_limit(args, plan);
+  if (status || !needed) return status;
   if (!args->workspace)
     return fail(FA_INVALID, "workspace: NULL; %zu bytes are required (fa_workspace_size)", needed);
   if ((uintptr_t)args->workspace % WORKSPACE_ALIGNMENT)
@@ -52,55 +54,55 @@ static fa_status check_workspace(const fa_args *args, const fa_plan *plan) {
   return FA_OK;
 }
 
-/* ---- Launches
- * --------------------------------------------------------------------------------------- */
+/* ---- Launches ------------------------------------------------------------------------------ */
 
-static fa_cpu_entry find_entry(const fa_kernel *kernel, const char *name) {
-  for (int i = 0; i < kernel->num_entries; ++i)
-    if (!strcmp(kernel->entries[i].name, name)) return kernel->entries[i].run;
-  return NULL;
+/* Takes the workspace that the caller did not give. *owned is NULL when there is none to give back. */
+static fa_status take_workspace(void **owned, fa_args *args, const fa_context *context,
+                                const fa_plan *plan, struct CUstream_st *stream) {
+  if (args->workspace || !plan->workspace_bytes) return FA_OK;
+  args->workspace_size = (size_t)plan->workspace_bytes;
+  fa_status status = check_limit(args, plan);
+  if (!status)
+    status = context->backend->take_workspace(owned, context, args->workspace_size, stream);
+  args->workspace = *owned;
+  return status;
 }
 
-static fa_status run_plan(const fa_kernel *kernel, const fa_plan *plan) {
-  cpu_grid grids[FA_PLAN_MAX_STEPS];
-  for (int i = 0; i < plan->num_steps; ++i) {
-    const fa_step *step = &plan->steps[i];
-    grids[i] = (cpu_grid){.entry = find_entry(kernel, step->entry),
-                          .args = step->args,
-                          .size = {step->grid[0], step->grid[1], step->grid[2]}};
-    if (!grids[i].entry)
-      return fail(FA_TEMPLATE, "%s: the plan names an entry the kernel lacks", step->entry);
-  }
-  return cpu_pool_run(kernel->context->pool, grids, plan->num_steps);
-}
-
-/* Checks everything, then runs. own_workspace: whether to allocate what the caller did not give. */
-static fa_status launch(const fa_kernel *kernel, const fa_args *args, struct CUstream_st *stream,
-                        int own_workspace) {
-  fa_args taken;
+/* Between enter and leave: checks everything, then runs. */
+static fa_status launch_entered(const fa_kernel *kernel, fa_args *args, struct CUstream_st *stream,
+                                int own_workspace) {
+  const fa_context *context = kernel->context;
   fa_problem problem;
   fa_plan plan;
   void *owned = NULL;
-  fa_status status = take_args(&taken, kernel, args);
-  if (!status && stream)
-    status = fail(FA_INVALID, "stream: %p; must be NULL on cpu", (void *)stream);
-  if (!status) status = args_take_sizes(&problem, kernel, &taken);
-  if (!status) status = args_take_tensors(&problem, kernel, &taken);
+  fa_status status = args_take_sizes(&problem, kernel, args);
+  if (!status) status = args_take_tensors(&problem, kernel, args);
   if (status) return status;
-
+  problem.workspace = args->workspace;
   kernel->plan(&problem, &plan);
-  if (own_workspace && !taken.workspace && plan.workspace_bytes) {
-    taken.workspace_size = (size_t)plan.workspace_bytes;
-    owned = taken.workspace = aligned_alloc(WORKSPACE_ALIGNMENT, taken.workspace_size);
-    if (!owned) return fail(FA_NO_MEMORY, "workspace: no %zu bytes", taken.workspace_size);
-  }
-  status = check_workspace(&taken, &plan);
-  if (!status) {
-    problem.workspace = taken.workspace;
+  if (own_workspace) status = take_workspace(&owned, args, context, &plan, stream);
+  if (!status) status = check_workspace(args, &plan);
+  if (!status && owned) {
+    problem.workspace = owned;
     kernel->plan(&problem, &plan);
-    status = run_plan(kernel, &plan);
   }
-  free(owned);
+  if (!status) status = context->backend->run(kernel, &plan, stream);
+  if (owned) context->backend->give_workspace(context, owned, stream);
+  return status;
+}
+
+/* own_workspace: whether to bring what the caller did not give. */
+static fa_status launch(const fa_kernel *kernel, const fa_args *args, struct CUstream_st *stream,
+                        int own_workspace) {
+  fa_args taken;
+  int entered;
+  fa_status status = take_args(&taken, kernel, args);
+  if (status) return status;
+  const fa_context *context = kernel->context;
+  status = context->backend->enter(context, stream, &entered);
+  if (status) return status;
+  status = launch_entered(kernel, &taken, stream, own_workspace);
+  context->backend->leave(context, entered);
   return status;
 }
 
@@ -109,8 +111,7 @@ FA_API fa_status fa_launch(const fa_kernel *kernel, const fa_args *args,
   return launch(kernel, args, stream, 0);
 }
 
-/* ---- One call
- * ------------------------------------------------------------------------------------------ */
+/* ---- One call ------------------------------------------------------------------------------ */
 
 static fa_status derive_spec(fa_spec *out, int pass, const fa_args *args) {
   fa_spec spec = FA_SPEC_INIT;
@@ -138,6 +139,21 @@ static fa_status derive_spec(fa_spec *out, int pass, const fa_args *args) {
   return FA_OK;
 }
 
+/* Finds the kernel, or builds it where the stream allows. */
+static fa_status find_kernel(const fa_kernel **out, fa_context *context, const fa_spec *spec,
+                             struct CUstream_st *stream) {
+  fa_spec resolved;
+  int entered;
+  if (!context) return fail(FA_INVALID, "context: NULL; create one with fa_context_create");
+  fa_status status = kernel_resolve(&resolved, context, spec);
+  if (status || (*out = registry_find(context->kernels, &resolved))) return status;
+  status = context->backend->enter(context, stream, &entered);
+  if (status) return status;
+  status = context->backend->check_cold(context, stream);
+  context->backend->leave(context, entered);
+  return status ? status : registry_get(out, context->kernels, context, &resolved, kernel_build);
+}
+
 static fa_status run_pass(int pass, fa_context *context, const fa_args *args,
                           struct CUstream_st *stream) {
   fa_args taken;
@@ -145,7 +161,7 @@ static fa_status run_pass(int pass, fa_context *context, const fa_args *args,
   const fa_kernel *kernel;
   fa_status status = struct_take(&taken, sizeof taken, args, "fa_args");
   if (!status) status = derive_spec(&spec, pass, &taken);
-  if (!status) status = fa_get_kernel(&kernel, context, &spec);
+  if (!status) status = find_kernel(&kernel, context, &spec, stream);
   return status ? status : launch(kernel, args, stream, 1);
 }
 

@@ -71,12 +71,30 @@ static int nests(const dimension *dims, int count) {
   return 1;
 }
 
-int overlap_pair(const footprint *a, const footprint *b) {
-  if (a->end <= b->begin || b->end <= a->begin) return 0;
+/* The same bytes with heads that follow each other as one wide row, so that views of a packed tensor
+   agree in strides although their heads differ in width. */
+static footprint with_dense_heads_merged(const footprint *a) {
+  enum { HEAD = OVERLAP_DIMS - 2, COLUMN = OVERLAP_DIMS - 1 };
+  footprint merged = *a;
+  if (a->stride[HEAD] == a->stride[COLUMN] * a->extent[COLUMN]) {
+    merged.extent[COLUMN] *= merged.extent[HEAD];
+    merged.extent[HEAD] = 1;
+  }
+  return merged;
+}
+
+/* Whether the two share bytes, or it cannot be told. */
+static int may_meet(const footprint *a, const footprint *b) {
   dimension dims[OVERLAP_DIMS];
   int64_t element = a->stride[OVERLAP_DIMS - 1];
   if (element != b->stride[OVERLAP_DIMS - 1]) return 1;
   int count = list_dimensions(dims, a, b);
   if (count < 0 || !nests(dims, count)) return 1;
   return meet(dims, count, (int64_t)(b->begin - a->begin), element);
+}
+
+int overlap_pair(const footprint *a, const footprint *b) {
+  if (a->end <= b->begin || b->end <= a->begin) return 0;
+  footprint rows_a = with_dense_heads_merged(a), rows_b = with_dense_heads_merged(b);
+  return may_meet(a, b) && may_meet(&rows_a, &rows_b);
 }

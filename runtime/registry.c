@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "fork.h"
 
 typedef struct entry {
   fa_spec key;
@@ -37,6 +38,7 @@ struct registry {
   pthread_mutex_t lock; /* guards additions and the list of builds; never held during a build */
   pthread_cond_t built;
   build *builds;
+  unsigned fork_depth; /* a child has neither the threads that build nor, for sure, the lock */
 };
 
 enum { FIRST_CAPACITY = 64 };
@@ -58,7 +60,7 @@ static table *new_table(size_t capacity) {
   return fresh;
 }
 
-static fa_kernel *find(registry *kernels, const fa_spec *spec) {
+const fa_kernel *registry_find(registry *kernels, const fa_spec *spec) {
   table *at = atomic_load_explicit(&kernels->current, memory_order_acquire);
   for (size_t i = hash_spec(spec);; ++i) {
     entry *e = atomic_load_explicit(&at->slots[i & (at->capacity - 1)], memory_order_acquire);
@@ -149,11 +151,13 @@ static fa_status build_first(const fa_kernel **out, registry *kernels, fa_contex
 
 fa_status registry_get(const fa_kernel **out, registry *kernels, fa_context *context,
                        const fa_spec *spec, registry_build make) {
-  if ((*out = find(kernels, spec))) return FA_OK;
+  if ((*out = registry_find(kernels, spec))) return FA_OK;
+  if (kernels->fork_depth != fork_depth())
+    return fail(FA_UNSUPPORTED, "context: made before fork(); a child must create its own");
   pthread_mutex_lock(&kernels->lock);
   fa_status status = FA_OK;
   build *b;
-  if ((*out = find(kernels, spec))) {
+  if ((*out = registry_find(kernels, spec))) {
     /* built since */
   } else if ((b = find_build(kernels, spec))) {
     ++b->holders;
@@ -175,6 +179,7 @@ fa_status registry_create(registry **out) {
     return fail(FA_NO_MEMORY, "registry: out of memory");
   }
   atomic_store(&kernels->current, first);
+  kernels->fork_depth = fork_depth();
   pthread_mutex_init(&kernels->lock, NULL);
   pthread_cond_init(&kernels->built, NULL);
   return FA_OK;

@@ -14,6 +14,9 @@ fa_status registry_create(registry **out);
 /* Frees the registry, and every kernel with `free_kernel`. NULL is allowed. */
 void registry_destroy(registry *kernels, void (*free_kernel)(fa_kernel *kernel));
 
+/* The kernel of a canonical spec if it is built, else NULL. Waits for nothing. */
+const fa_kernel *registry_find(registry *kernels, const fa_spec *spec);
+
 /* The kernel of a canonical spec; builds it when there is none. Callers that come during the build
    wait for it and share its outcome; a failure is forgotten once they have it. */
 fa_status registry_get(const fa_kernel **out, registry *kernels, fa_context *context,

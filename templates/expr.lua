@@ -11,29 +11,26 @@ local node = {}
 
 local function is_node(value) return getmetatable(value) == node end
 
--- level counts from the caller of the function that calls this.
-local function complain(message, level) error("expression: " .. message, level + 2) end
-
 local function make(op, type_name, ...)
   return setmetatable({ op = op, type = type_name, ... }, node)
 end
 
-local function operand(value, wanted, what, level)
+local function operand(value, wanted, what)
   if type(value) == "number" and wanted == "number" then
     return setmetatable({ op = "const", type = "number", value = value }, node)
   end
   if not is_node(value) then
-    complain(what .. " takes expressions, not a " .. type(value) .. " value", level + 1)
+    refuse(what .. " takes expressions, not a " .. type(value) .. " value")
   end
   if value.type ~= wanted then
-    complain(what .. " takes a " .. wanted .. ", not a " .. value.type, level + 1)
+    refuse(what .. " takes a " .. wanted .. ", not a " .. value.type)
   end
   return value
 end
 
 local function binary(op, wanted, result, what)
   return function(a, b)
-    return make(op, result, operand(a, wanted, what, 1), operand(b, wanted, what, 1))
+    return make(op, result, operand(a, wanted, what), operand(b, wanted, what))
   end
 end
 
@@ -42,14 +39,14 @@ local subtract = binary("sub", "number", "number", "-")
 local multiply = binary("mul", "number", "number", "*")
 
 node.__add, node.__sub, node.__mul = add, subtract, multiply
-node.__unm = function(a) return make("neg", "number", operand(a, "number", "-", 1)) end
+node.__unm = function(a) return make("neg", "number", operand(a, "number", "-")) end
 node.__band = binary("and", "truth", "truth", "&")
 node.__bor = binary("or", "truth", "truth", "|")
-node.__lt = function() complain("Lua's < compares once, here; use lt(a, b) or gt(a, b)", 1) end
-node.__le = function() complain("Lua's <= compares once, here; use le(a, b) or ge(a, b)", 1) end
-node.__eq = function() complain("Lua's == compares once, here; use eq(a, b)", 1) end
+node.__lt = function() refuse("Lua's < compares once, here; use lt(a, b) or gt(a, b)") end
+node.__le = function() refuse("Lua's <= compares once, here; use le(a, b) or ge(a, b)") end
+node.__eq = function() refuse("Lua's == compares once, here; use eq(a, b)") end
 node.__index = function(_, key) -- a leaf has no operands
-  if type(key) == "string" then complain("has no field '" .. key .. "'", 1) end
+  if type(key) == "string" then refuse("an expression has no field '" .. key .. "'") end
 end
 
 expr.q, expr.k, expr.s = make("q", "number"), make("k", "number"), make("s", "number")
@@ -59,16 +56,15 @@ local variant_type = { __tostring = function() return "variant" end }
 local fields = { doc = "string", keep = "function", score = "function" }
 
 local function variant(declared)
+  if type(declared) ~= "table" then refuse("variant takes a table: variant { doc = ... }") end
   for _, key in ipairs(sorted(declared)) do
-    if not fields[key] then error("variant: unknown field '" .. tostring(key) .. "'", 2) end
+    if not fields[key] then refuse("variant: unknown field '" .. tostring(key) .. "'") end
     if type(declared[key]) ~= fields[key] then
-      error("variant: " .. key .. " must be a " .. fields[key], 2)
+      refuse("variant: " .. key .. " must be a " .. fields[key])
     end
   end
-  if not declared.doc then error("variant: lacks doc, a sentence that says what it does", 2) end
-  if not declared.keep and not declared.score then
-    error("variant: has neither keep nor score", 2)
-  end
+  if not declared.doc then refuse("variant: lacks doc, a sentence that says what it does") end
+  if not declared.keep and not declared.score then refuse("variant: has neither keep nor score") end
   return setmetatable(declared, variant_type)
 end
 
@@ -83,12 +79,12 @@ expr.words = {
 expr.at = setmetatable({}, {
   __index = function(_, key)
     if key == "q" or key == "k" then return expr[key] end
-    error("expression: at." .. tostring(key) .. " is unknown; there are at.q and at.k", 2)
+    refuse("at." .. tostring(key) .. " is unknown; there are at.q and at.k")
   end,
 })
 
 function expr.check(value, wanted, what)
-  if type(value) == "number" and wanted == "number" then return operand(value, wanted, what, 1) end
+  if type(value) == "number" and wanted == "number" then return operand(value, wanted, what) end
   if not is_node(value) or value.type ~= wanted then
     error(what .. ": must return a " .. wanted .. " expression", 0)
   end
@@ -124,7 +120,8 @@ function expr.text(n, names, as_float)
     elseif m.op == "s" then
       result, level = names.s, 8
     elseif m.op == "neg" then
-      result, level = "-" .. text(m[1], 7), 7
+      local inner = m[1].op == "neg" and 8 or 7 -- two signs in a row would be a decrement
+      result, level = "-" .. text(m[1], inner), 7
     else
       local sign, precedence = spelling[m.op][1], spelling[m.op][2]
       -- && inside || is grouped as compilers advise; the right side of - needs more than its own

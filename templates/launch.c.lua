@@ -3,8 +3,9 @@
  *
  * Emitted by fagen ${spec.version} from the spec
  *   ${spec.words}
- * The launch plan of that kernel as one pure C99 function, ${spec.name}_plan:
- * problem in, steps out. It includes nothing and calls nothing.
+ * The launch plan of that kernel, problem in, steps out, as one pure C99 function
+ *   ${spec.name}_plan
+ * that includes nothing and calls nothing.
  */
 
 ${paste "fagen_plan.h"}

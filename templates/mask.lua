@@ -26,8 +26,13 @@ local keep = conjunction()
 local mask = { trivial = keep == nil }
 
 -- Whether the pair is kept, as a C expression over the positions that names gives for "q" and "k".
+-- With names.seqlen_k, the C name of the length, keys past the end are not kept either.
 function mask.predicate(names)
-  return (expr.text(keep, names, false))
+  if not names.seqlen_k or not mask.open_end then return (expr.text(keep, names, false)) end
+  local inside = string.format("%s < %s", names.k, names.seqlen_k)
+  if not keep then return inside end
+  local text, level = expr.text(keep, names, false)
+  return string.format(level < 2 and "%s && (%s)" or "%s && %s", inside, text)
 end
 
 -- For an oracle, which knows causal without being told by the file under test.
@@ -37,64 +42,75 @@ function mask.postfix()
 end
 
 -- ---- Bounds ------------------------------------------------------------------------------------
--- An interval of the walked position: { low = , high = }, texts of C expressions, both inclusive;
--- nil means no bound. `none` is the interval that holds nothing for certain.
+-- An interval of the walked position: { low = , high = }, both inclusive; nil means no bound.
+-- `none` is the interval that holds nothing for certain. A bound is { base = , plus = }: the text
+-- of a C expression, "" for none, and a number to be added.
 
 local everything, none = {}, { empty = true }
 
-local function plus(text, constant)
-  if constant == 0 then return text end
-  if text == "" then return string.format("%d", constant) end
-  return string.format("%s %s %d", text, constant < 0 and "-" or "+", math.abs(constant))
+-- Constants further out than any position are left to the predicate: sums with them could overflow.
+local farthest = 1 << 40
+
+local function text_of(bound, extra)
+  local constant = bound.plus + (extra or 0)
+  if bound.base == "" then return string.format("%d", constant) end
+  if constant == 0 then return bound.base end
+  return string.format("%s %s %d", bound.base, constant < 0 and "-" or "+", math.abs(constant))
 end
 
+-- The smaller or larger of two bounds, name "min" or "max".
 local function pick(name, a, b)
-  if a == nil or b == nil then return a or b end
-  if a == b then return a end
-  return string.format("%s(%s, %s)", name, a, b)
+  if a.base == b.base then return { base = a.base, plus = math[name](a.plus, b.plus) } end
+  return { base = string.format("%s(%s, %s)", name, text_of(a), text_of(b)), plus = 0 }
+end
+
+-- Where both must hold, a missing bound leaves the other; where one is enough, none is left.
+local function tighter(name, a, b) return a and b and pick(name, a, b) or a or b end
+local function looser(name, a, b) return a and b and pick(name, a, b) end
+
+local function same(a, b)
+  return a == b or a and b and a.base == b.base and a.plus == b.plus
+end
+
+-- factor * name + constant, factor -1, 0 or 1.
+local function bound_of(factor, name, constant)
+  local sign = factor < 0 and "-" or ""
+  return { base = factor == 0 and "" or sign .. name, plus = constant }
 end
 
 -- coefficient * walked + other * fixed + c <= 0, for the fixed position at `fixed`, as an interval.
 local function half_line(coefficient, other, c, fixed)
-  if coefficient == 1 then -- walked <= -other * fixed - c
-    if other == 0 then return { high = plus("", -c) } end
-    return { high = plus((other == 1 and "-" or "") .. fixed, -c) }
-  end
-  if other == 0 then return { low = plus("", c) } end -- -walked ...: walked >= other * fixed + c
-  return { low = plus((other == -1 and "-" or "") .. fixed, c) }
+  if coefficient == 1 then return { high = bound_of(-other, fixed, -c) } end
+  return { low = bound_of(other, fixed, c) }
 end
 
 -- One comparison linear <= 0: the pairs that may be kept and those surely kept, for fixed positions
 -- first..last. Other forms than +-walked, +-fixed are left to the predicate.
 local function solve(linear, walked, fixed, first, last)
-  local coefficient, other = linear[walked], linear[fixed]
-  if math.abs(coefficient) ~= 1 or math.abs(other) > 1 then return everything, none end
+  local coefficient, other, c = linear[walked], linear[fixed], linear.c
+  if math.abs(coefficient) ~= 1 or math.abs(other) > 1 or c < -farthest or c > farthest then
+    return everything, none
+  end
   -- The side is loosest where other * fixed is smallest.
   local loose, tight = first, last
   if other < 0 then loose, tight = last, first end
-  return half_line(coefficient, other, linear.c, loose),
-      half_line(coefficient, other, linear.c, tight)
+  return half_line(coefficient, other, c, loose), half_line(coefficient, other, c, tight)
 end
 
 local function both(a, b)
   if a.empty or b.empty then return none end
-  return { low = pick("max", a.low, b.low), high = pick("min", a.high, b.high) }
+  return { low = tighter("max", a.low, b.low), high = tighter("min", a.high, b.high) }
 end
 
 -- An interval that holds a and b.
 local function hull(a, b)
-  return { low = a.low and b.low and pick("min", a.low, b.low),
-           high = a.high and b.high and pick("max", a.high, b.high) }
+  return { low = looser("min", a.low, b.low), high = looser("max", a.high, b.high) }
 end
 
 -- An interval inside the union of a and b.
 local function part_of_union(a, b)
   if a.empty then return b elseif b.empty then return a end
-  if a.low == b.low then
-    return { low = a.low, high = a.high and b.high and pick("max", a.high, b.high) }
-  elseif a.high == b.high then
-    return { high = a.high, low = a.low and b.low and pick("min", a.low, b.low) }
-  end
+  if same(a.low, b.low) or same(a.high, b.high) then return hull(a, b) end
   return a
 end
 
@@ -129,72 +145,86 @@ local function bounds(n, walk)
   return hull(possible_a, possible_b), part_of_union(certain_a, certain_b)
 end
 
+-- Whether a key past the end could be kept, so that a tile that holds such keys needs the mask: not
+-- when no kept key stands after its query.
+local function keeps_past_end()
+  local high = keep and bounds(keep, { walked = "k", fixed = "q", first = "q", last = "q" }).high
+  return not (high and high.base == "q" and high.plus <= 0)
+end
+
+mask.open_end = keeps_past_end()
+
 -- ---- Runs of tiles -----------------------------------------------------------------------------
+-- All of this is written in indices of the walked axis; a tile that the length cuts short is judged
+-- as if it were whole, where that errs on the safe side.
 
--- Position of an index on its axis and back: queries sit `shift` further right on the key axis.
-local function as_index(text, walk)
-  return walk.shift and string.format("%s - %s", text, walk.shift) or text
-end
-
--- The first tile that holds an index >= low, resp. whose indices are all >= low.
-local function tile_from(low, walk, whole)
-  if not low then return "0" end
-  local index = string.format("max(%s, 0)", as_index(low, walk))
-  return whole and string.format("(%s + %d) / %d", index, walk.tile - 1, walk.tile)
-      or string.format("%s / %d", index, walk.tile)
-end
-
--- One past the last tile that holds an index <= high, resp. whose indices are all <= high. The last
--- tile may be cut short by the length.
-local function tile_to(high, walk, whole)
-  if not high then return walk.tiles end
-  local past = plus(as_index(high, walk), 1)
-  if not whole then
-    return string.format("min((max(%s, 0) + %d) / %d, %s)", past, walk.tile - 1, walk.tile,
-      walk.tiles)
-  end
-  return string.format("%s >= %s ? %s : max(%s, 0) / %d", past, walk.length, walk.tiles, past,
-    walk.tile)
-end
-
-local function constant(walk, name, text)
-  return string.format("const %s %s = %s;", walk.integer, name, text)
+local function index_of(position, walk)
+  if not position or not walk.shift then return position end
+  local minus = position.base == "" and "-" or position.base .. " - "
+  return { base = minus .. walk.shift, plus = position.plus } -- queries sit `shift` to the right
 end
 
 -- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of
 -- the fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices
 -- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
--- an index. Gives setup (lines of C) and runs of { from, to, masked }.
+-- an index. A target that holds tiles whole, with keys past the end in the last, says so for the
+-- mask to cover them: cut = true where keys are walked; where they are fixed, inside is the C name
+-- of "none is past the end". Gives setup (lines of C), runs of { from, to, masked }, each from the
+-- end of the one before, and longest, "first" or "last": which fixed positions visit the most.
 function mask.runs(walk)
-  if mask.trivial then
+  local inside = mask.open_end and walk.inside
+  if mask.trivial and not walk.cut and not inside then
     return { setup = "", runs = { { from = "0", to = walk.tiles, masked = false } } }
   end
-  local possible, certain = bounds(keep, walk)
   local setup, runs = {}, {}
-  local function declare(name, text)
-    if text == "0" or text == walk.tiles then return text end
-    setup[#setup + 1] = constant(walk, name, text)
+  local function declare(name, format, ...)
+    setup[#setup + 1] = string.format("const %s %s = " .. format .. ";", walk.integer, name, ...)
     return name
   end
   local function run(from, to, masked)
     if from ~= to then runs[#runs + 1] = { from = from, to = to, masked = masked } end
   end
-  local begin = declare("tile_begin", tile_from(possible.low, walk, false))
-  local finish = declare("tile_end", tile_to(possible.high, walk, false))
+  local function index(position, extra) return text_of(index_of(position, walk), extra) end
+
+  local possible, certain = everything, everything
+  if keep then possible, certain = bounds(keep, walk) end
+  local longest = possible.high and not possible.low and "last"
+      or possible.low and not possible.high and "first" or nil
+  local tile, begin, finish = walk.tile, "0", walk.tiles
+  if possible.low then
+    begin = declare("tile_begin", "max(%s, 0) / %d", index(possible.low), tile)
+  end
+  if possible.high then
+    finish = declare("tile_end", "min((max(%s, 0) + %d) / %d, %s)", index(possible.high, 1),
+      tile - 1, tile, walk.tiles)
+  end
   if certain.empty then
     run(begin, finish, true)
   else
-    local from = tile_from(certain.low, walk, true)
-    local to = tile_to(certain.high, walk, true)
-    -- A run bounded on both sides may be empty, its ends crossed: it then closes at its start.
-    if from ~= "0" then from = declare("full_begin", string.format("min(%s, %s)", from, finish)) end
-    if from ~= "0" and to ~= walk.tiles then to = string.format("max(%s, %s)", from, to) end
-    to = declare("full_end", to)
+    local from, to = "0", walk.tiles
+    if certain.low then
+      from = string.format("min((max(%s, 0) + %d) / %d, %s)", index(certain.low), tile - 1, tile,
+        finish)
+    end
+    if inside then from = string.format("%s ? %s : %s", inside, from, finish) end
+    if from ~= "0" then from = declare("full_begin", "%s", from) end
+    if walk.cut then
+      local past = certain.high and index(certain.high, 1)
+      if past and mask.open_end then past = string.format("min(%s, %s)", past, walk.length) end
+      if past then past = declare("full_past", "%s", past) end
+      to = string.format("%s / %d", past or walk.length, tile)
+      if past or from ~= "0" then to = string.format("max(%s, %s)", to, from) end
+      to = declare("full_end", "%s", to)
+    elseif certain.high then -- no tile is full when the ends have crossed
+      local past = declare("full_past", "%s", index(certain.high, 1))
+      to = declare("full_end", "%s >= %s\n    ? %s : max(%s / %d, %s)", past, walk.length,
+        walk.tiles, past, tile, from)
+    end
     run(begin, from, true)
     run(from, to, false)
     run(to, finish, true)
   end
-  return { setup = table.concat(setup, "\n"), runs = runs }
+  return { setup = table.concat(setup, "\n"), runs = runs, longest = longest }
 end
 
 return mask

@@ -3,7 +3,7 @@
 # sanitizers. Says what was skipped and why. Needs no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-./cmake/packages.sh build-essential cmake libtcc-dev liblua5.4-dev libcmocka-dev
+./cmake/packages.sh build-essential cmake libtcc-dev liblua5.4-dev libxxhash-dev libcmocka-dev
 
 build() { # folder, cmake options
   local folder=$1

@@ -35,8 +35,7 @@ static size_t element_bytes(const attention *a) {
   return a->shape.dtype == FA_F32 ? 4 : 2;
 }
 
-/* ---- Opening ----------------------------------------------------------------------------------
- */
+/* ---- Opening -------------------------------------------------------------------------------- */
 
 static fa_status open_device(attention *a) {
   fa_options options = FA_OPTIONS_INIT;
@@ -136,8 +135,7 @@ void attention_describe(const attention *a, FILE *to) {
   fprintf(to, ", built in %.1f ms:\n  %s\n  %s\n", ms, forward, backward);
 }
 
-/* ---- Between f32 on the host and the storage type on the device
- * ---------------------------------- */
+/* ---- Between f32 on the host and the storage type on the device ----------------------------- */
 
 enum { ELEMENTS_A_TASK = 1 << 14 };
 
@@ -211,8 +209,7 @@ static float f16_scale(const float *x, int64_t count) {
   return ldexpf(1, exponent < -100 ? 100 : -exponent);
 }
 
-/* ---- Forward and backward
- * ------------------------------------------------------------------------- */
+/* ---- Forward and backward ------------------------------------------------------------------- */
 
 /* The heads that begin `column` columns into the rows of a packed qkv. */
 static fa_tensor packed(const attention *a, void *qkv, int64_t length, int64_t column) {

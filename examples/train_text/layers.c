@@ -15,15 +15,13 @@ static int64_t tasks(int64_t count, int64_t each) {
   return (count + each - 1) / each;
 }
 
-/* The union of what the tasks of this file read and write. */
+/* What the tasks of most layers read and write, each its part of it. */
 typedef struct layer_work {
   int64_t rows, width;
   const float *x, *y, *gain, *inverse;
   float *out, *inverse_out;
   const uint8_t *tokens;
   bool add;
-  int64_t row_stride, length, heads;
-  float direction;
 } layer_work;
 
 /* ---- RMS norm ------------------------------------------------------------------------------- */
@@ -89,8 +87,13 @@ void rms_norm_backward(pool *threads, float *dx, float *dgain, const float *dy, 
   pool_run(threads, rms_norm_dx_task, &w, tasks(rows, ROWS_A_TASK));
 }
 
-/* ---- Rotary positions --------------------------------------------------------------------------
- */
+/* ---- Rotary positions ----------------------------------------------------------------------- */
+
+typedef struct rotation {
+  float *x;
+  int64_t rows, row_stride, length, heads, half;
+  float frequency[FA_DIM_MAX / 2]; /* radians a position */
+} rotation;
 
 static void rotate_head(float *x, const float *cosine, const float *sine, int64_t half) {
   for (int64_t c = 0; c < half; ++c) {
@@ -101,36 +104,31 @@ static void rotate_head(float *x, const float *cosine, const float *sine, int64_
 }
 
 static void rotate_task(void *work, int64_t index) {
-  const layer_work *w = work;
-  int64_t half = w->width / 2, end = least(w->rows, (index + 1) * ROWS_A_TASK);
+  const rotation *w = work;
+  int64_t end = least(w->rows, (index + 1) * ROWS_A_TASK);
   float cosine[FA_DIM_MAX / 2], sine[FA_DIM_MAX / 2];
   for (int64_t r = index * ROWS_A_TASK; r < end; ++r) {
-    float position = (float)(r % w->length) * w->direction;
-    for (int64_t c = 0; c < half; ++c) {
-      float angle = position * w->gain[c];
+    for (int64_t c = 0; c < w->half; ++c) {
+      float angle = (float)(r % w->length) * w->frequency[c];
       cosine[c] = cosf(angle);
       sine[c] = sinf(angle);
     }
     for (int64_t h = 0; h < w->heads; ++h)
-      rotate_head(w->out + r * w->row_stride + h * w->width, cosine, sine, half);
+      rotate_head(w->x + r * w->row_stride + h * 2 * w->half, cosine, sine, w->half);
   }
 }
 
 void rotate(pool *threads, float *x, int64_t rows, int64_t row_stride, int64_t length,
             int64_t heads, int64_t head_dim, float direction) {
-  float frequency[FA_DIM_MAX / 2]; /* radians a position, from 1 down to about 1 / 10000 */
-  for (int64_t c = 0; c < head_dim / 2; ++c)
-    frequency[c] = powf(10000, -2 * (float)c / (float)head_dim);
-  layer_work w = {.rows = rows, .width = head_dim, .gain = frequency, .row_stride = row_stride};
-  w.out = x;
-  w.length = length;
-  w.heads = heads;
-  w.direction = direction;
+  const float slowest =
+      1e-4f; /* the first pair turns by one radian a position, the last by about this */
+  rotation w = {x, rows, row_stride, length, heads, head_dim / 2, {0}};
+  for (int64_t c = 0; c < w.half; ++c)
+    w.frequency[c] = direction * powf(slowest, (float)c / (float)w.half);
   pool_run(threads, rotate_task, &w, tasks(rows, ROWS_A_TASK));
 }
 
-/* ---- SwiGLU
- * -------------------------------------------------------------------------------------- */
+/* ---- SwiGLU --------------------------------------------------------------------------------- */
 
 static float sigmoid(float x) {
   return 1 / (1 + expf(-x));
@@ -171,8 +169,7 @@ void swiglu_backward(pool *threads, float *dgate_up, const float *dy, const floa
   pool_run(threads, swiglu_backward_task, &w, tasks(rows, ROWS_A_TASK));
 }
 
-/* ---- Embedding
- * ------------------------------------------------------------------------------------- */
+/* ---- Embedding ------------------------------------------------------------------------------ */
 
 static void embed_task(void *work, int64_t index) {
   const layer_work *w = work;
@@ -206,8 +203,7 @@ void embed_backward(pool *threads, float *dtable, const float *dx, const uint8_t
   pool_run(threads, embed_backward_task, &w, tasks(width, COLUMNS_A_TASK));
 }
 
-/* ---- Cross-entropy
- * ------------------------------------------------------------------------------------ */
+/* ---- Cross-entropy -------------------------------------------------------------------------- */
 
 static void cross_entropy_task(void *work, int64_t index) {
   const layer_work *w = work;

@@ -33,8 +33,7 @@ struct model {
   int64_t rows, length;
 };
 
-/* ---- Memory
- * -------------------------------------------------------------------------------------- */
+/* ---- Memory --------------------------------------------------------------------------------- */
 
 /* Hands out stretches of one block. With no block yet it only counts. */
 typedef struct arena {
@@ -155,8 +154,7 @@ const parameter *model_parameters(const model *m, int64_t *count) {
   return m->parameters;
 }
 
-/* ---- Linear layers
- * ------------------------------------------------------------------------------- */
+/* ---- Linear layers -------------------------------------------------------------------------- */
 
 /* y (+)= x * weights, from `in` columns to `out`. */
 static void linear(const model *m, float *y, const float *x, const parameter *weights, int64_t in,
@@ -174,8 +172,7 @@ static void linear_backward(const model *m, float *dx, const float *dy, const fl
   matmul(m->threads, in, out, m->rows, x_transposed, gradient, weights->gradient, false);
 }
 
-/* ---- Forward
- * --------------------------------------------------------------------------------------- */
+/* ---- Forward -------------------------------------------------------------------------------- */
 
 /* Queries and keys turn, values do not. */
 static void rotate_queries_and_keys(const model *m, float *qkv, float direction) {
@@ -232,8 +229,7 @@ fa_status model_loss(model *m, const uint8_t *tokens, const uint8_t *next, int64
   return status;
 }
 
-/* ---- Backward
- * ----------------------------------------------------------------------------------------- */
+/* ---- Backward ------------------------------------------------------------------------------- */
 
 /* dstream is the gradient into the stream after the layer, and becomes that before it. */
 static fa_status layer_backward(model *m, int64_t index) {

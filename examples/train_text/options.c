@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_STEPS = 400, NOT_GIVEN = -1 };
+enum { DEFAULT_STEPS = 1000, NOT_GIVEN = -1 };
 
 typedef enum option_kind { INTEGER, REAL, WORD, STRING } option_kind;
 
@@ -26,7 +26,7 @@ static const char *const dtype_words[] = {"auto", "f16", "bf16", "f32", NULL}; /
 #define AT(field) offsetof(train_options, field)
 static const option table[] = {
     {"--steps", "N", INTEGER, AT(steps), 0, 1e9, NULL,
-     "training steps; 0 = no limit. Default 400, or 0 with --seconds"},
+     "training steps; 0 = no limit. Default 1000, or 0 with --seconds"},
     {"--seconds", "N", INTEGER, AT(seconds), 0, 1e9, NULL,
      "stop after so many seconds; 0 = no limit. Default 0"},
     {"--target", "NAME", WORD, AT(target), 0, 0, target_words,
@@ -39,7 +39,7 @@ static const option table[] = {
     {"--heads-kv", "N", INTEGER, AT(heads_kv), 1, 256, NULL,
      "key/value heads; --heads is a multiple of it. Default 2"},
     {"--dim", "N", INTEGER, AT(dim), 8, 8192, NULL,
-     "width of the model; --dim / --heads is a multiple of 8,\nat most 256. Default 128"},
+     "width of the model; --dim / --heads is a multiple of 8,\nat most 256. Default 64"},
     {"--context", "N", INTEGER, AT(context), 1, 65536, NULL,
      "bytes that the model looks back on. Default 128"},
     {"--batch", "N", INTEGER, AT(batch), 1, 4096, NULL, "stretches of text a step. Default 8"},
@@ -57,8 +57,11 @@ static const option table[] = {
 };
 enum { NUM_OPTIONS = sizeof table / sizeof table[0] };
 
-/* ---- Help ---------------------------------------------------------------------------------------
- */
+const char *target_name(int64_t target) {
+  return target_words[target];
+}
+
+/* ---- Help ----------------------------------------------------------------------------------- */
 
 static void print_help(void) {
   const int column = 19;
@@ -88,8 +91,7 @@ static void print_help(void) {
          "Exit: 0 trained, 1 failed, 2 bad input, 3 the target cannot run here.\n");
 }
 
-/* ---- Values
- * --------------------------------------------------------------------------------------- */
+/* ---- Values --------------------------------------------------------------------------------- */
 
 static bool set_word(const option *o, int64_t *field, const char *word) {
   for (int i = 0; o->words[i]; ++i) {
@@ -152,8 +154,7 @@ static bool take_option(train_options *out, char **argv, int argc, int *at) {
   return false;
 }
 
-/* ---- What the values must be to each other
- * ---------------------------------------------------------- */
+/* ---- What the values must be to each other -------------------------------------------------- */
 
 static bool shapes_fit(const train_options *o) {
   long long dim = o->dim, heads = o->heads, heads_kv = o->heads_kv;
@@ -182,7 +183,7 @@ static bool options_fit(train_options *o) {
   }
   if (o->dtype == FA_F32 && (o->target == FA_TARGET_SM80 || o->target == FA_TARGET_SM90)) {
     fprintf(stderr, "train_text: --dtype f32: --target %s allows f16 and bf16\n",
-            target_words[o->target]);
+            target_name(o->target));
     return false;
   }
   return shapes_fit(o);
@@ -193,7 +194,7 @@ bool options_parse(train_options *out, int argc, char **argv, int *exit_code) {
                          .layers = 4,
                          .heads = 4,
                          .heads_kv = 2,
-                         .dim = 128,
+                         .dim = 64,
                          .context = 128,
                          .batch = 8,
                          .seed = 1,

@@ -26,8 +26,7 @@ static int failed(const char *what) {
   return EXIT_FAILED;
 }
 
-/* ---- Setting up
- * ---------------------------------------------------------------------------------- */
+/* ---- Setting up ----------------------------------------------------------------------------- */
 
 static int read_text(training *t) {
   const train_options *o = &t->options;
@@ -49,7 +48,6 @@ static int open_losses(training *t) {
 }
 
 static int open_attention(training *t) {
-  static const char *const targets[] = {"best", "cpu", "sm80", "sm90"}; /* ORDER fa_target */
   const train_options *o = &t->options;
   attention_shape shape = {(int32_t)o->target, (int32_t)o->dtype, (int32_t)o->threads,
                            o->layers,          o->heads,          o->heads_kv,
@@ -62,9 +60,11 @@ static int open_attention(training *t) {
   case FA_NO_NVRTC:
   case FA_NO_DRIVER:
   case FA_DRIVER:
-    fprintf(stderr, "train_text: --target %s cannot run here: %s\n", targets[o->target],
+    fprintf(stderr, "train_text: --target %s cannot run here: %s\n", target_name(o->target),
             fa_error_message());
     return EXIT_CANNOT_RUN;
+  case FA_NO_MEMORY:
+    return failed("no memory for attention; try a smaller --batch or --context");
   default:
     fprintf(stderr, "train_text: %s: %s\n", fa_status_name(status), fa_error_message());
     return status == FA_INVALID ? EXIT_BAD_INPUT : EXIT_FAILED;
@@ -99,8 +99,7 @@ static int open_model(training *t) {
   return EXIT_RIGHT;
 }
 
-/* ---- Training
- * ------------------------------------------------------------------------------------- */
+/* ---- Training ------------------------------------------------------------------------------- */
 
 static double rate_at(const train_options *o, int64_t step) {
   const double warm_up = 20, lowest = 0.1, pi = 3.141592653589793;
@@ -110,8 +109,15 @@ static double rate_at(const train_options *o, int64_t step) {
   return o->rate * (lowest + (1 - lowest) * 0.5 * (1 + cos(pi * done)));
 }
 
+/* Leaves the line that progress rewrites. */
+static void leave_progress(void) {
+  if (isatty(STDOUT_FILENO)) putchar('\n');
+  fflush(stdout);
+}
+
 static int library_failed(fa_status status) {
-  fprintf(stderr, "\ntrain_text: attention failed, %s: %s\n", fa_status_name(status),
+  leave_progress();
+  fprintf(stderr, "train_text: attention failed, %s: %s\n", fa_status_name(status),
           fa_error_message());
   return EXIT_FAILED;
 }
@@ -124,8 +130,9 @@ static int train_step(training *t, int64_t step, double *loss) {
   if (status != FA_OK) return library_failed(status);
   double norm = optimizer_step(t->optimizer, rate_at(o, step));
   if (isfinite(*loss) && isfinite(norm)) return EXIT_RIGHT;
+  leave_progress();
   fprintf(stderr,
-          "\ntrain_text: step %lld: the loss is %g, its gradient's norm %g; "
+          "train_text: step %lld: the loss is %g, its gradient's norm %g; "
           "try a --rate below %g\n",
           (long long)step + 1, *loss, norm, o->rate);
   return EXIT_FAILED;
@@ -152,8 +159,7 @@ static int train(training *t) {
   return written ? EXIT_RIGHT : failed("--losses could not be written to the end");
 }
 
-/* ---- Writing
- * ---------------------------------------------------------------------------------------- */
+/* ---- Writing -------------------------------------------------------------------------------- */
 
 /* Draws a byte by its probability, sharpened: exp(logit / temperature). */
 static uint8_t draw_byte(const float *logits, random_state *random) {
@@ -207,6 +213,8 @@ int main(int argc, char **argv) {
   if (code == EXIT_RIGHT) code = open_model(&t);
   if (code == EXIT_RIGHT) code = train(&t);
   if (code == EXIT_RIGHT && t.options.sample) code = write_sample(&t);
+  bool shown = fflush(stdout) == 0 && !ferror(stdout);
+  if (!shown && code == EXIT_RIGHT) code = failed("the output could not be written");
   if (t.losses) fclose(t.losses);
   free(t.tokens);
   optimizer_destroy(t.optimizer);

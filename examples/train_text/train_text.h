@@ -15,7 +15,7 @@ enum { VOCABULARY = 256 }; /* a token is a byte */
 /* What the program returns to the shell. */
 enum { EXIT_RIGHT = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_CANNOT_RUN = 3 };
 
-/* ---- options.c: the command line ---------------------------------------------------------- */
+/* ---- options.c: the command line ------------------------------------------------------------ */
 
 typedef struct train_options {
   const char **files; /* points into argv, which is reordered */
@@ -34,7 +34,10 @@ typedef struct train_options {
    or a sentence about the mistake has been printed. */
 bool options_parse(train_options *out, int argc, char **argv, int *exit_code);
 
-/* ---- text.c: the bytes to learn from ------------------------------------------------------- */
+/* The word of a fa_target on the command line. */
+const char *target_name(int64_t target);
+
+/* ---- text.c: the bytes to learn from -------------------------------------------------------- */
 
 typedef struct text {
   uint8_t *bytes;
@@ -56,7 +59,7 @@ double random_normal(random_state *random);
 void text_draw(const text *from, random_state *random, int64_t batch, int64_t length,
                uint8_t *tokens, uint8_t *next);
 
-/* ---- pool.c: threads ------------------------------------------------------------------------- */
+/* ---- pool.c: threads ------------------------------------------------------------------------ */
 
 typedef struct pool pool;
 typedef void pool_task(void *work, int64_t index);
@@ -68,7 +71,7 @@ void pool_destroy(pool *threads);
    chance, so a task must compute the same whoever runs it: every sum belongs to one index. */
 void pool_run(pool *threads, pool_task *task, void *work, int64_t count);
 
-/* ---- matmul.c -------------------------------------------------------------------------------- */
+/* ---- matmul.c ------------------------------------------------------------------------------- */
 
 /* Element (i, j) lies at data[i * row_stride + j * column_stride]: swapped strides transpose. */
 typedef struct matrix {
@@ -81,8 +84,7 @@ typedef struct matrix {
 void matmul(pool *threads, int64_t rows, int64_t columns, int64_t depth, matrix a, matrix b,
             float *c, bool add);
 
-/* ---- layers.c: what lies between the matrix products ------------------------------------------
- */
+/* ---- layers.c: what lies between the matrix products ---------------------------------------- */
 
 /* y = x * inverse * gain with inverse = 1 / rms(x), by row; inverse is kept for backward. */
 void rms_norm(pool *threads, float *y, float *inverse, const float *x, const float *gain,
@@ -113,8 +115,7 @@ void embed_backward(pool *threads, float *dtable, const float *dx, const uint8_t
 double cross_entropy(pool *threads, float *logits, float *row_losses, const uint8_t *next,
                      int64_t rows);
 
-/* ---- attention.c: the only place that calls fagen -----------------------------------------------
- */
+/* ---- attention.c: the only place that calls fagen ------------------------------------------- */
 
 typedef struct attention attention;
 
@@ -143,8 +144,7 @@ fa_status attention_forward(attention *a, pool *threads, int64_t layer, int64_t 
 fa_status attention_backward(attention *a, pool *threads, int64_t layer, const float *dout,
                              float *dqkv);
 
-/* ---- model.c: the transformer
- * -------------------------------------------------------------------- */
+/* ---- model.c: the transformer --------------------------------------------------------------- */
 
 typedef struct model_shape {
   int64_t layers, heads, heads_kv, dim;
@@ -181,8 +181,7 @@ fa_status model_loss(model *m, const uint8_t *tokens, const uint8_t *next, int64
 /* Writes the gradient of the last model_loss into every parameter. */
 fa_status model_backward(model *m);
 
-/* ---- optimizer.c: AdamW
- * ----------------------------------------------------------------------------- */
+/* ---- optimizer.c: AdamW --------------------------------------------------------------------- */
 
 typedef struct optimizer optimizer;
 
@@ -192,8 +191,7 @@ void optimizer_destroy(optimizer *o);
 /* Clips the gradients to a norm of 1, then takes one step. Returns the norm before clipping. */
 double optimizer_step(optimizer *o, double rate);
 
-/* ---- progress.c: what a person sees while it trains
- * --------------------------------------------------- */
+/* ---- progress.c: what a person sees while it trains ----------------------------------------- */
 
 typedef struct progress {
   bool terminal;

@@ -19,6 +19,12 @@ int view_next(int64_t at[4], const int64_t extent[4]) {
   return 0;
 }
 
+int64_t view_index(const view *shape, const int64_t at[4]) {
+  int64_t index = 0;
+  for (int axis = 0; axis < 4; ++axis) index += at[axis] * shape->stride[axis];
+  return index;
+}
+
 int64_t view_span(const view *shape) {
   int64_t last = 0;
   if (view_count(shape->extent) == 0) return 0;
@@ -57,9 +63,8 @@ void *buffer_payload(const buffer *memory, size_t offset) {
 }
 
 static size_t byte_of(const view *tensor, const int64_t at[4]) {
-  int64_t element = 0;
-  for (int axis = 0; axis < 4; ++axis) element += at[axis] * tensor->stride[axis];
-  return BUFFER_GUARD + tensor->offset + (size_t)element * storage_bytes(tensor->dtype);
+  size_t before = (size_t)view_index(tensor, at) * storage_bytes(tensor->dtype);
+  return BUFFER_GUARD + tensor->offset + before;
 }
 
 void buffer_write(buffer *memory, const view *tensor, const int64_t at[4], double value) {

@@ -28,6 +28,9 @@ int view_next(int64_t at[4], const int64_t extent[4]);
 /* The product of the extents. */
 int64_t view_count(const int64_t extent[4]);
 
+/* Elements from element 0 to the one at this index. */
+int64_t view_index(const view *shape, const int64_t at[4]);
+
 /* Elements from the first to the last, that one included. */
 int64_t view_span(const view *shape);
 

@@ -5,16 +5,24 @@
 #include "cli.h"
 #include "progress.h"
 
-/* Rounding P and O once each to 16 bits costs 2.2e-3 (bf16) and 2.8e-4 (f16) already. */
+/* Rounding P and O once each to 16 bits costs 2.2e-3 (bf16) and 2.8e-4 (f16) already. In f32 the
+   error of a long sum decides: measured 1e-6 at 1000 terms, 4e-6 at 30000. */
 double check_limit(int dtype, trial_tensor tensor) {
   int is_gradient = tensor == TRIAL_DQ || tensor == TRIAL_DK || tensor == TRIAL_DV;
-  if (dtype == FA_F32 || tensor == TRIAL_LSE || tensor == TRIAL_D) return 1e-5;
+  if (tensor == TRIAL_LSE || tensor == TRIAL_D) return 1e-6;
+  if (dtype == FA_F32) return 1e-5;
   if (dtype == FA_F16) return is_gradient ? 3.4e-4 : 3.0e-4;
   return is_gradient ? 2.7e-3 : 2.4e-3;
 }
 
+double check_output_limit(const trial_output *output, int dtype) {
+  const double least = 1.25 * output->rounding;
+  double limit = check_limit(dtype, output->tensor);
+  return least > limit ? least : limit;
+}
+
 int check_output_right(const trial_output *output, int dtype) {
-  return output->bad == 0 && output->error <= check_limit(dtype, output->tensor);
+  return output->bad == 0 && output->error <= check_output_limit(output, dtype);
 }
 
 static void show_progress(void *to, double done) {
@@ -36,7 +44,7 @@ static void print_problem(FILE *out, const trial_result *result, const cli_sizes
 static void print_output(FILE *out, const trial_output *output, int dtype) {
   const int64_t *at = output->max_at;
   fprintf(out, "%-7s %9.2e %9.2e  %-8s %-8s", trial_tensor_name(output->tensor), output->error,
-          check_limit(dtype, output->tensor), output->reference_zero ? "absolute" : "relative",
+          check_output_limit(output, dtype), output->reference_zero ? "absolute" : "relative",
           check_output_right(output, dtype) ? "right" : "WRONG");
   if (view_count(output->extent) == 0) {
     fprintf(out, " no elements\n");

@@ -15,12 +15,12 @@ int cli_exit_code(fa_status status) {
   case FA_NO_NVRTC:
   case FA_DRIVER:
   case FA_NO_DRIVER:
+  case FA_NO_MEMORY:
     return CLI_CANNOT_RUN;
   case FA_BAD_STRUCT:
   case FA_CAPTURE:
   case FA_TEMPLATE:
   case FA_COMPILE:
-  case FA_NO_MEMORY:
     break;
   }
   return CLI_WRONG;

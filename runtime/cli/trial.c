@@ -2,6 +2,7 @@
 #include "trial.h"
 
 #include "buffer.h"
+#include "compare.h"
 #include "gen/error.h"
 #include "gen/render.h"
 #include "gen/spec.h"
@@ -11,6 +12,7 @@
 #include "reference.h"
 #include "storage.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ typedef struct trial {
   view dense[TRIAL_TENSORS];         /* shapes of `values` */
   double *values[TRIAL_TENSORS];     /* inputs as given, outputs as found */
   double *wanted[TRIAL_TENSORS];
+  double rounding[TRIAL_TENSORS];
   placement places[TRIAL_TENSORS];
   buffer buffers[TRIAL_TENSORS];
   buffer workspaces[2]; /* of forward and kernel */
@@ -62,7 +65,7 @@ static int is_used(const trial *t, int tensor) {
   }
 }
 
-/* ---- Sizes --------------------------------------------------------------------------------- */
+/* ---- Sizes ------------------------------------------------------------------------------- */
 
 static fa_status check_size(const char *name, int64_t value) {
   if (value >= 0 && value <= INT32_MAX) return FA_OK;
@@ -96,7 +99,7 @@ static fa_status set_shapes(trial *t) {
   return status;
 }
 
-/* ---- Kernels and oracle -------------------------------------------------------------------- */
+/* ---- Kernels and oracle ------------------------------------------------------------------ */
 
 /* The kernel of one pass, on the target that the first one found ran on. */
 static fa_status get_kernel(trial *t, const fa_kernel **out, int pass) {
@@ -139,13 +142,7 @@ static fa_status prepare(trial *t) {
   return status;
 }
 
-/* ---- Tensors ------------------------------------------------------------------------------- */
-
-static int64_t index_of(const view *shape, const int64_t at[4]) {
-  int64_t index = 0;
-  for (int axis = 0; axis < 4; ++axis) index += at[axis] * shape->stride[axis];
-  return index;
-}
+/* ---- Tensors ----------------------------------------------------------------------------- */
 
 static double draw(const trial *t, trial_tensor tensor, const int64_t at[4]) {
   const trial_options *options = t->options;
@@ -161,7 +158,7 @@ static fa_status fill_input(trial *t, trial_tensor tensor) {
   if (view_count(shape->extent) == 0) return FA_OK;
   do {
     double value = draw(t, tensor, at);
-    t->values[tensor][index_of(shape, at)] = value;
+    t->values[tensor][view_index(shape, at)] = value;
     buffer_write(&t->buffers[place->buffer], &place->tensor, at, value);
   } while (view_next(at, shape->extent));
   return buffer_upload(&t->buffers[place->buffer]);
@@ -200,7 +197,7 @@ static fa_tensor argument(const trial *t, trial_tensor tensor) {
   return (fa_tensor){address(t, tensor), stride[0], stride[1], stride[2]};
 }
 
-/* ---- Launches ------------------------------------------------------------------------------ */
+/* ---- Launches ---------------------------------------------------------------------------- */
 
 static fa_status set_params(trial *t) {
   const cli_sizes *sizes = &t->options->sizes;
@@ -255,7 +252,7 @@ static void accept_tensor(trial *t, buffer *from, trial_tensor tensor) {
   if (view_count(shape->extent) == 0) return;
   do {
     double value = buffer_accept(from, &t->places[tensor].tensor, at);
-    t->values[tensor][index_of(shape, at)] = value;
+    t->values[tensor][view_index(shape, at)] = value;
   } while (view_next(at, shape->extent));
 }
 
@@ -290,7 +287,7 @@ static fa_status run_kernels(trial *t) {
   return status;
 }
 
-/* ---- Reference and comparison --------------------------------------------------------------- */
+/* ---- Reference and comparison ------------------------------------------------------------ */
 
 static int keep(const void *with, int64_t q, int64_t k) {
   return oracle_keep(with, q, k);
@@ -300,7 +297,7 @@ static double score(const void *with, double s, int64_t q, int64_t k, double *de
   return oracle_score(with, s, q, k, derivative);
 }
 
-static fa_status run_reference(trial *t) {
+static reference_problem reference_of(const trial *t) {
   const cli_sizes *n = &t->options->sizes;
   reference_problem in = {.batch = n->batch, .heads_q = n->heads_q, .heads_kv = n->heads_kv};
   in.seqlen_q = n->seqlen_q;
@@ -318,60 +315,90 @@ static fa_status run_reference(trial *t) {
   in.with = t->oracle;
   in.progress = t->options->progress;
   in.progress_to = t->options->progress_to;
-  fa_status status = reference_forward(&in, t->wanted[TRIAL_O], t->wanted[TRIAL_LSE]);
-  if (status || t->pass != FA_BWD) return status;
+  return in;
+}
+
+/* An f32 sum is known to a few roundings of its largest terms, also where they cancel. */
+static const double f32_sum = 2 * FLT_EPSILON;
+
+/* The dLSE that changes D = rowsum(dO * O) - dLSE as much as the stored O's error does; of an O in
+   f32, where the sum loses as much again, that as well. */
+static void error_of_delta(const trial *t, double *delta) {
+  const view *shape = &t->dense[TRIAL_O];
+  const double *got = t->values[TRIAL_O], *wanted = t->wanted[TRIAL_O];
+  const double *dout = t->values[TRIAL_DOUT], sum = shape->dtype == FA_F32 ? f32_sum : 0;
+  int64_t at[4] = {0};
+  if (view_count(shape->extent) == 0) return;
+  do {
+    int64_t i = view_index(shape, at), row[4] = {at[0], at[1], at[2], 0};
+    double change = dout[i] * (wanted[i] - got[i]) + sum * fabs(dout[i] * wanted[i]);
+    delta[view_index(&t->dense[TRIAL_LSE], row)] += change;
+  } while (view_next(at, shape->extent));
+}
+
+static double rounding_of_lse(const trial *t) {
+  double squares = 0;
+  for (int64_t i = 0; i < view_count(t->dense[TRIAL_LSE].extent); ++i) {
+    double lse = t->wanted[TRIAL_LSE][i];
+    if (isfinite(lse)) squares += fmax(1, lse * lse);
+  }
+  return f32_sum * sqrt(squares);
+}
+
+/* What rounding costs the gradients: of their own values, and of the O that backward was handed,
+   whose own limit judges it. A change of D acts as that much dLSE would, with no dO at all. */
+static fa_status round_gradients(trial *t) {
+  static const trial_tensor gradients[3] = {TRIAL_DQ, TRIAL_DK, TRIAL_DV};
+  reference_problem in = reference_of(t);
+  double *delta = NULL, *dout = NULL, *out[3] = {NULL, NULL, NULL};
+  fa_status status = allocate_values(&delta, &t->dense[TRIAL_LSE]);
+  if (!status) status = allocate_values(&dout, &t->dense[TRIAL_DOUT]);
+  for (int i = 0; i < 3 && !status; ++i) status = allocate_values(&out[i], &t->dense[gradients[i]]);
+  if (status) goto cleanup;
+  error_of_delta(t, delta);
+  in.dout = dout;
+  in.dlse = delta;
+  status = reference_backward(&in, out[0], out[1], out[2]);
+  for (int i = 0; i < 3; ++i)
+    t->rounding[gradients[i]] =
+        compare_rounding(t->wanted[gradients[i]], out[i], &t->dense[gradients[i]]);
+cleanup:
+  for (int i = 0; i < 3; ++i) free(out[i]);
+  free(delta);
+  free(dout);
+  return status;
+}
+
+static fa_status run_reference(trial *t) {
+  reference_problem in = reference_of(t);
   double **wanted = t->wanted;
-  return reference_backward(&in, wanted[TRIAL_DQ], wanted[TRIAL_DK], wanted[TRIAL_DV]);
+  fa_status status = reference_forward(&in, wanted[TRIAL_O], wanted[TRIAL_LSE]);
+  t->rounding[TRIAL_O] = compare_rounding(wanted[TRIAL_O], NULL, &t->dense[TRIAL_O]);
+  t->rounding[TRIAL_LSE] = rounding_of_lse(t);
+  if (status || t->pass != FA_BWD) return status;
+  status = reference_backward(&in, wanted[TRIAL_DQ], wanted[TRIAL_DK], wanted[TRIAL_DV]);
+  return status ? status : round_gradients(t);
 }
 
 /* D = rowsum(dO * O) - dLSE of the O that the kernel was given. */
 static void reference_preprocess(trial *t) {
-  const view *dout = &t->dense[TRIAL_DOUT];
+  const view *dout = &t->dense[TRIAL_DOUT], *rows = &t->dense[TRIAL_D];
   const double *o = t->values[TRIAL_O], *dlse = t->values[TRIAL_DLSE];
-  double *d = t->wanted[TRIAL_D];
-  int64_t at[4] = {0};
-  if (t->pass != FA_PRE || view_count(t->dense[TRIAL_D].extent) == 0) return;
-  do {
-    int64_t row = index_of(&t->dense[TRIAL_D], at), column[4] = {at[0], at[1], at[2], 0};
-    d[row] = dlse ? -dlse[row] : 0;
-    for (; column[3] < dout->extent[3]; ++column[3]) {
-      int64_t index = index_of(dout, column);
-      d[row] += t->values[TRIAL_DOUT][index] * o[index];
-    }
-  } while (view_next(at, t->dense[TRIAL_D].extent));
-}
-
-/* The distance of one element: 0 where both are the same infinity or NaN. */
-static double distance(double got, double wanted) {
-  if (got == wanted || (isnan(got) && isnan(wanted))) return 0;
-  return isfinite(got) && isfinite(wanted) ? fabs(got - wanted) : INFINITY;
-}
-
-/* Takes one element into account; out->error holds the sum of squares meanwhile. */
-static void compare_element(trial_output *out, int64_t index, const int64_t at[4]) {
-  double error = distance(out->got[index], out->wanted[index]);
-  if (isinf(error))
-    ++out->bad;
-  else
-    out->error += error * error;
-  if (error <= out->max_error) return;
-  out->max_error = error;
-  memcpy(out->max_at, at, sizeof out->max_at);
-}
-
-static void compare(trial_output *out, const view *shape) {
   double squares = 0;
   int64_t at[4] = {0};
-  out->reference_zero = 1;
-  if (view_count(shape->extent) == 0) return;
+  if (t->pass != FA_PRE || view_count(rows->extent) == 0) return;
   do {
-    int64_t index = index_of(shape, at);
-    double wanted = out->wanted[index];
-    if (isfinite(wanted)) squares += wanted * wanted;
-    compare_element(out, index, at);
-  } while (view_next(at, shape->extent));
-  out->reference_zero = squares == 0;
-  out->error = out->reference_zero ? out->max_error : sqrt(out->error / squares);
+    int64_t row = view_index(rows, at), column[4] = {at[0], at[1], at[2], 0};
+    double sum = dlse ? -dlse[row] : 0, size = fabs(sum);
+    for (; column[3] < dout->extent[3]; ++column[3]) {
+      double term = t->values[TRIAL_DOUT][view_index(dout, column)] * o[view_index(dout, column)];
+      sum += term;
+      size += fabs(term);
+    }
+    t->wanted[TRIAL_D][row] = sum;
+    squares += size * size;
+  } while (view_next(at, rows->extent));
+  t->rounding[TRIAL_D] = f32_sum * sqrt(squares);
 }
 
 /* Hands the values of one output over to the result. */
@@ -382,8 +409,9 @@ static void report(trial_result *out, trial *t, trial_tensor tensor) {
   memcpy(output->stride, t->dense[tensor].stride, sizeof output->stride);
   output->got = t->values[tensor];
   output->wanted = t->wanted[tensor];
+  output->rounding = t->rounding[tensor];
   t->values[tensor] = t->wanted[tensor] = NULL;
-  compare(output, &t->dense[tensor]);
+  compare_output(output, &t->dense[tensor]);
 }
 
 static fa_status report_all(trial_result *out, trial *t) {

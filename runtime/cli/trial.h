@@ -60,6 +60,7 @@ typedef struct trial_output {
   double *got, *wanted;
   double error;       /* relative Frobenius; the largest element's where the reference is all 0 */
   int reference_zero; /* whether the reference is all 0 */
+  double rounding; /* what rounding alone costs, in the terms of error: of this output and of O */
   double max_error;
   int64_t max_at[4];
   int64_t bad; /* values that are NaN or infinite where the reference is not, or the reverse */

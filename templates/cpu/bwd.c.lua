@@ -66,7 +66,8 @@ if (key_tile > 0)
 ops->matmul(a->dq_sum + row * LD_QK, LD_QK, ds, KEYS, 1, k, LD_QK, rows, DIM_QK, keys, 1);
 ops->advance(progress, turn);
 % end
-void ${spec.name}_main(const void *args, const fa_cpu_block *block) {
+void ${spec.name}_main(
+    const void *args, const fa_cpu_block *block) {
   const backward_args *a = args;
   const fa_cpu_ops *ops = block->ops;
   float *k = block->scratch;          /* KEYS x LD_QK */
@@ -137,7 +138,8 @@ void ${spec.name}_main(const void *args, const fa_cpu_block *block) {
 
 /* dQ = softmax_scale * its sum, in the tensor's type. Grid: query tiles x heads_q x batch. No
    scratch. */
-void ${spec.name}_convert(const void *args, const fa_cpu_block *block) {
+void ${spec.name}_convert(
+    const void *args, const fa_cpu_block *block) {
   const convert_args *a = args;
   const long long row_first = block->x * QUERIES, head = block->y, batch = block->z;
   const int rows = (int)min(QUERIES, a->seqlen_q - row_first);

@@ -37,7 +37,8 @@ ops->online_softmax(s, KEYS, rows, keys, row_max, row_sum, o, LD_V, DIM_V);
 ops->load_${T}(v, LD_V, v_rows, a->v.stride_seq, keys, DIM_V, 1.0f);
 ops->matmul(o, LD_V, s, KEYS, 1, v, LD_V, rows, DIM_V, keys, 1);
 % end
-void ${spec.name}_main(const void *args, const fa_cpu_block *block) {
+void ${spec.name}_main(
+    const void *args, const fa_cpu_block *block) {
   const forward_args *a = args;
   const fa_cpu_ops *ops = block->ops;
   float *q = block->scratch;        /* QUERIES x LD_QK, times softmax_scale */

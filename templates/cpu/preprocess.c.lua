@@ -3,7 +3,8 @@
  *
  * Grid: query tiles, at least 1, x heads_q x batch. No scratch.
  */
-void ${spec.name}_preprocess(const void *args, const fa_cpu_block *block) {
+void ${spec.name}_preprocess(
+    const void *args, const fa_cpu_block *block) {
   const preprocess_args *a = args;
   const fa_cpu_ops *ops = block->ops;
   const long long row_first = block->x * QUERIES, head = block->y, batch = block->z;

@@ -1,5 +1,5 @@
 /* test_train_gradient.c: the gradient of the whole model of train_text, attention included, against
-   central differences of its loss. */
+   central differences of its loss; and what its rows depend on. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +29,7 @@ typedef struct fixture {
 static double loss_of(fixture *f) {
   double loss = 0;
   assert_int_equal(model_loss(f->model, f->tokens, f->next, BATCH, LENGTH, &loss), FA_OK);
+  assert_true(isfinite(loss));
   return loss;
 }
 
@@ -172,10 +173,41 @@ static void gradient_matches_differences_with_one_group(void **state) {
   check_model(3, 1, 16);
 }
 
+/* Logits of the first row whose values are not those kept in `before`, of BATCH * LENGTH rows. */
+static int first_row_changed(const float *logits, const float *before) {
+  int row = 0;
+  while (row < BATCH * LENGTH && memcmp(logits + row * VOCABULARY, before + row * VOCABULARY,
+                                        VOCABULARY * sizeof *logits) == 0)
+    row++;
+  return row;
+}
+
+static void a_row_depends_on_its_own_and_earlier_bytes_only(void **state) {
+  (void)state;
+  static float before[BATCH * LENGTH * VOCABULARY];
+  const float *logits;
+  fixture f;
+  open_fixture(&f, 4, 2, 8);
+  for (int changed = 0; changed < LENGTH; ++changed) {
+    assert_int_equal(model_forward(f.model, f.tokens, BATCH, LENGTH, &logits), FA_OK);
+    memcpy(before, logits, sizeof before);
+    f.tokens[changed] ^= 1;
+    assert_int_equal(model_forward(f.model, f.tokens, BATCH, LENGTH, &logits), FA_OK);
+    assert_int_equal(first_row_changed(logits, before), changed);
+    int last = LENGTH - 1; /* of the first stretch; the second must not notice */
+    assert_memory_not_equal(logits + last * VOCABULARY, before + last * VOCABULARY,
+                            VOCABULARY * sizeof *logits);
+    assert_memory_equal(logits + LENGTH * VOCABULARY, before + LENGTH * VOCABULARY,
+                        (BATCH - 1) * LENGTH * VOCABULARY * sizeof *logits);
+  }
+  close_fixture(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gradient_matches_differences_with_groups),
       cmocka_unit_test(gradient_matches_differences_with_one_group),
+      cmocka_unit_test(a_row_depends_on_its_own_and_earlier_bytes_only),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

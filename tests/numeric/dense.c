@@ -31,7 +31,7 @@ void dense_create(dense *out, const char *words, int64_t batch, int64_t heads, i
                   int64_t seqlen_k) {
   trial_options options = trial_of(words, batch, heads, seqlen_q, seqlen_k);
   *out = (dense){.spec = FA_SPEC_INIT, .args = FA_ARGS_INIT};
-  assert_status(spec_canonicalise(&out->spec, &options.spec), FA_OK);
+  expect_ok(spec_canonicalise(&out->spec, &options.spec));
   layout_shapes(out->shapes, &out->spec, &options.sizes);
   for (int i = 0; i < TRIAL_TENSORS; ++i) {
     out->memory[i] = calloc(1, dense_bytes(out, i) + 1);
@@ -111,13 +111,13 @@ static fa_args arguments(const dense *problem) {
 
 void dense_forward(fa_context *context, dense *problem) {
   fa_args args = arguments(problem);
-  assert_status(fa_forward(context, &args, NULL), FA_OK);
+  expect_ok(fa_forward(context, &args, NULL));
 }
 
 void dense_both(fa_context *context, dense *problem) {
   fa_args args = arguments(problem);
-  assert_status(fa_forward(context, &args, NULL), FA_OK);
-  assert_status(fa_backward(context, &args, NULL), FA_OK);
+  expect_ok(fa_forward(context, &args, NULL));
+  expect_ok(fa_backward(context, &args, NULL));
 }
 
 void assert_same_bytes(const dense *a, const dense *b, trial_tensor tensor) {

@@ -1,5 +1,4 @@
 /* support.c: see support.h. */
-#define _POSIX_C_SOURCE 200809L /* alarm */
 #include "support.h"
 
 #include "runtime/cli/buffer.h"
@@ -8,21 +7,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const support_overlay = FAGEN_SOURCE_DIR "/tests/numeric/overlay";
 
-/* ---- Values ------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 void assert_near(const char *what, double got, double wanted, double tolerance) {
   if (got == wanted || fabs(got - wanted) <= tolerance) return;
   fail_msg("%s: got %.10g, wanted %.10g, tolerance %.3g", what, got, wanted, tolerance);
-}
-
-void assert_status(fa_status got, fa_status wanted) {
-  if (got == wanted) return;
-  fail_msg("got %s (%s), wanted %s", fa_status_name(got), got ? fa_error_message() : "no message",
-           fa_status_name(wanted));
 }
 
 double closed_form(const void *with, trial_tensor tensor, const int64_t at[4]) {
@@ -45,7 +37,7 @@ double checksum(const double *values, const int64_t extent[4], const int64_t str
   return sum;
 }
 
-/* ---- Trials ------------------------------------------------------------------------------- */
+/* ---- Trials ------------------------------------------------------------------------------ */
 
 static fa_context *shared;
 
@@ -57,14 +49,8 @@ fa_context *support_context(void) {
   options.backend = FA_CPU;
   options.threads = 2;
   options.template_dir = support_overlay;
-  if (!shared) assert_status(fa_context_create(&shared, &options), FA_OK);
+  if (!shared) expect_ok(fa_context_create(&shared, &options));
   return shared;
-}
-
-int support_begin(void **state) {
-  (void)state;
-  alarm(600);
-  return 0;
 }
 
 int support_end(void **state) {
@@ -83,7 +69,7 @@ int support_end(void **state) {
 trial_options trial_of(const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
                        int64_t seqlen_k) {
   trial_options options = {.spec = FA_SPEC_INIT, .overlay = support_overlay, .poison = 1};
-  assert_status(fa_spec_parse(&options.spec, words), FA_OK);
+  expect_ok(fa_spec_parse(&options.spec, words));
   options.sizes.batch = batch;
   options.sizes.heads_q = heads;
   options.sizes.heads_kv = heads / (options.spec.group ? options.spec.group : 1);
@@ -116,15 +102,23 @@ void run_trial(trial_result *out, const trial_options *options) {
   run_trial_on(out, support_context(), options);
 }
 
+/* Tests have at most 1000 terms in a sum, for which f32 is known to do better than the limit that
+   holds for any length. */
+static double test_limit(const trial_output *output, int dtype) {
+  const double f32_limit = 2e-6;
+  double limit = check_output_limit(output, dtype);
+  return limit == 1e-5 ? fmax(f32_limit, 2 * output->rounding) : limit;
+}
+
 static void assert_output_right(const char *text, const trial_output *output, int dtype) {
   const int64_t *at = output->max_at;
-  if (check_output_right(output, dtype)) return;
+  double limit = test_limit(output, dtype);
+  if (check_output_right(output, dtype) && output->error <= limit) return;
   int64_t index = trial_index(output, at[0], at[1], at[2], at[3]);
   fail_msg(
       "%s: %s error %.3e, limit %.1e; at [%d, %d, %d, %d] got %.9g, wanted %.9g; %d not finite",
-      text, trial_tensor_name(output->tensor), output->error, check_limit(dtype, output->tensor),
-      (int)at[0], (int)at[1], (int)at[2], (int)at[3], output->got[index], output->wanted[index],
-      (int)output->bad);
+      text, trial_tensor_name(output->tensor), output->error, limit, (int)at[0], (int)at[1],
+      (int)at[2], (int)at[3], output->got[index], output->wanted[index], (int)output->bad);
 }
 
 void assert_result_right(const trial_options *options, const trial_result *result) {

@@ -5,27 +5,17 @@
 
 #include "gen/error.h" /* before cmocka.h, which has a macro of the name `fail` */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "../support/expect.h"
 #include "fagen.h"
 #include "runtime/cli/trial.h"
-
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /* The overlay folder with the throw-away variants `ahead` (k - q <= 5) and `twice` (2 s). */
 extern const char *const support_overlay;
 
-/* ---- Values ------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 /* Fails with both values unless |got - wanted| <= tolerance, or both are the same infinity. */
 void assert_near(const char *what, double got, double wanted, double tolerance);
-
-/* Fails with the library's message unless the status is the wanted one. */
-void assert_status(fa_status got, fa_status wanted);
 
 /* Inputs for closed-form answers: ((7 h + 5 i + 3 d + c) mod 11 - 5) / 8 with c = 0, 2, 6, 4 for
    q, k, v and dO; 0 for dLSE. A trial_fill. */
@@ -34,13 +24,10 @@ double closed_form(const void *with, trial_tensor tensor, const int64_t at[4]);
 /* The sum of (index + 1) * value over [head][row][column] of batch entry 0; -inf counts as 0. */
 double checksum(const double *values, const int64_t extent[4], const int64_t stride[4]);
 
-/* ---- Trials ------------------------------------------------------------------------------- */
+/* ---- Trials ------------------------------------------------------------------------------ */
 
 /* The context of this test program: cpu, two threads, support_overlay. */
 fa_context *support_context(void);
-
-/* A cmocka group setup: a test program that hangs is ended by a signal. */
-int support_begin(void **state);
 
 /* A cmocka group teardown: prints the largest errors seen and frees the context. */
 int support_end(void **state);

@@ -11,7 +11,7 @@
 
 static const uint64_t seed = 3;
 
-/* ---- The loss whose gradients dO and dLSE stand for ------------------------------------------ */
+/* ---- The loss whose gradients dO and dLSE stand for -------------------------------------- */
 
 static double loss_of(const dense *p, const double *o, const double *lse) {
   double sum = 0;
@@ -61,13 +61,13 @@ static double reference_loss(dense *p) {
   in.softmax_scale = p->args.softmax_scale;
   if (p->spec.causal) in.keep = keep_causal;
   if (p->spec.variants[0]) in.score = double_score;
-  assert_status(reference_forward(&in, o, lse), FA_OK);
+  expect_ok(reference_forward(&in, o, lse));
   double sum = loss_of(p, o, lse);
   free(q), free(k), free(v), free(o), free(lse);
   return sum;
 }
 
-/* ---- Differences --------------------------------------------------------------------------- */
+/* ---- Differences ------------------------------------------------------------------------- */
 
 static double difference(dense *p, trial_tensor input, int64_t index, double step,
                          double (*loss)(dense *)) {
@@ -123,7 +123,7 @@ static void gradients_agree_with_differences_of_the_kernel(void **state) {
   assert_differences("bwd cpu f32 d8 v16 gqa2 causal twice", kernel_loss, 2e-4);
 }
 
-/* ---- dLSE and D ---------------------------------------------------------------------------- */
+/* ---- dLSE and D -------------------------------------------------------------------------- */
 
 static void a_gradient_into_lse_is_carried_on(void **state) {
   static const char *const words[] = {"bwd cpu f32 d64 gqa2", "bwd cpu f32 d40 gqa2 causal",
@@ -160,5 +160,5 @@ int main(void) {
       cmocka_unit_test(a_gradient_into_lse_is_carried_on),
       cmocka_unit_test(preprocess_alone_leaves_d_in_the_workspace),
   };
-  return cmocka_run_group_tests(tests, support_begin, support_end);
+  return cmocka_run_group_tests(tests, expect_to_end, support_end);
 }

@@ -96,7 +96,7 @@ static void delta_is_the_same_from_o_and_from_p(void **state) {
   with_forward("fwd cpu f32 d40 v96 gqa2 causal", deltas_agree);
 }
 
-/* ---- Scale --------------------------------------------------------------------------------- */
+/* ---- Scale ------------------------------------------------------------------------------- */
 
 static double halved_query(const void *with, trial_tensor tensor, const int64_t at[4]) {
   double value = dense_normal(with, tensor, at);
@@ -174,5 +174,5 @@ int main(void) {
       cmocka_unit_test(lse_of_one_key_is_its_score),
       cmocka_unit_test(a_common_shift_of_the_keys_changes_only_lse),
   };
-  return cmocka_run_group_tests(tests, support_begin, support_end);
+  return cmocka_run_group_tests(tests, expect_to_end, support_end);
 }

@@ -58,7 +58,7 @@ static void a_mask_under_det(void **state) {
   assert_all_lengths_right("det ahead behind");
 }
 
-/* ---- The oracle itself ----------------------------------------------------------------------- */
+/* ---- The oracle itself ------------------------------------------------------------------- */
 
 static int sees_ahead(int64_t q, int64_t k) {
   return k - q <= 5;
@@ -83,10 +83,10 @@ static void assert_oracle(const char *words, int (*first)(int64_t, int64_t),
   render_result rendered = {0};
   oracle *compiled = NULL;
   double slope = 0;
-  assert_status(fa_spec_parse(&spec, words), FA_OK);
-  assert_status(spec_canonicalise(&canonical, &spec), FA_OK);
-  assert_status(render_spec(&rendered, &canonical, support_overlay), FA_OK);
-  assert_status(oracle_compile(&compiled, rendered.keep, rendered.score), FA_OK);
+  expect_ok(fa_spec_parse(&spec, words));
+  expect_ok(spec_canonicalise(&canonical, &spec));
+  expect_ok(render_spec(&rendered, &canonical, support_overlay));
+  expect_ok(oracle_compile(&compiled, rendered.keep, rendered.score));
   for (int64_t q = -100; q < 100; ++q)
     for (int64_t k = 0; k < 100; ++k)
       if (oracle_keep(compiled, q, k) != (first(q, k) && second(q, k)))
@@ -135,5 +135,5 @@ int main(void) {
       cmocka_unit_test(rendered_masks_and_scores_are_those_of_the_files),
       cmocka_unit_test(a_mask_that_hides_nothing_changes_no_value),
   };
-  return cmocka_run_group_tests(tests, support_begin, support_end);
+  return cmocka_run_group_tests(tests, expect_to_end, support_end);
 }

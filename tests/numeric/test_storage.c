@@ -110,5 +110,5 @@ int main(void) {
       cmocka_unit_test(draws_are_normal),
       cmocka_unit_test(draws_depend_on_seed_tensor_and_every_index),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, expect_to_end, NULL);
 }

@@ -1,0 +1,160 @@
+/* fa_pre_cpu_f16_d128_v64
+ *
+ * Emitted by fagen 0.1.0 from the spec
+ *   pre cpu f16 d128 v64
+ * Plain C99 that includes nothing: the schedule is here, the arithmetic on tiles behind fa_cpu_ops.
+ */
+
+/* cpu/abi.h: all that an emitted cpu kernel can call.
+ *
+ * The emitted C is the schedule; these few primitives, built into the library for several
+ * instruction sets, do the arithmetic on tiles. This text is pasted into every emitted kernel and
+ * included by the runtime: plain C99 types only, no includes.
+ *
+ * A tile is f32, row-major, rows `ld` floats apart. Where a primitive takes `cols` of a tile it may
+ * read and write up to the next multiple of FA_CPU_PAD columns, so ld is such a multiple and the
+ * padding of one row is not the next row. What stands in the padding never reaches a real column.
+ * Strides of tensors are in elements. Every result depends on the values alone, never on the
+ * thread.
+ */
+#ifndef FAGEN_CPU_ABI_H
+#define FAGEN_CPU_ABI_H
+
+enum { FA_CPU_PAD = 16 };
+
+typedef struct fa_cpu_ops {
+  /* tile[r][c] = scale * src[r][c]; the padding becomes 0. */
+  void (*load_f32)(float *tile, long long ld, const void *src, long long stride, int rows, int cols,
+                   float scale);
+  void (*load_f16)(float *tile, long long ld, const void *src, long long stride, int rows, int cols,
+                   float scale);
+  void (*load_bf16)(float *tile, long long ld, const void *src, long long stride, int rows,
+                    int cols, float scale);
+
+  /* to[c][r] = from[r][c], tile to tile; the padding of `to` becomes 0. */
+  void (*transpose)(float *to, long long ld_to, const float *from, long long ld_from, int rows,
+                    int cols);
+
+  /* dst[r][c] = scale * tile[r][c], rounded to nearest even. */
+  void (*store_f32)(void *dst, long long stride, const float *tile, long long ld, int rows,
+                    int cols, float scale);
+  void (*store_f16)(void *dst, long long stride, const float *tile, long long ld, int rows,
+                    int cols, float scale);
+  void (*store_bf16)(void *dst, long long stride, const float *tile, long long ld, int rows,
+                     int cols, float scale);
+
+  /* c[m][n] = a[m][k] b[k][n], or += with accumulate. a[i][p] lies at a + i * a_row + p * a_col, so
+     that a may be a transposed tile. For each element of c, k is summed in ascending order. */
+  void (*matmul)(float *c, long long ldc, const float *a, long long a_row, long long a_col,
+                 const float *b, long long ldb, int m, int n, int k, int accumulate);
+
+  /* One step of the online softmax over a tile of scores: raises row_max to the new maximum, turns
+     s into exp(s - row_max), scales row_sum and o by exp(old maximum - row_max), adds s's row sums
+     to row_sum. Before the first tile row_max = -inf, row_sum = 0, o = 0. A score of -inf is not
+     visible; a row with none visible so far keeps row_max = -inf, row_sum = 0, o = 0. */
+  void (*online_softmax)(float *s, long long lds, int rows, int keys, float *row_max,
+                         float *row_sum, float *o, long long ldo, int dim_v);
+
+  /* o /= row_sum, lse = row_max + ln(row_sum); a row that saw no key gets o = 0, lse = -inf. */
+  void (*softmax_end)(float *o, long long ldo, int rows, int dim_v, const float *row_max,
+                      const float *row_sum, float *lse);
+
+  /* s = exp(s - lse) by row; 0 where s or lse is -inf. */
+  void (*probabilities)(float *s, long long lds, int rows, int keys, const float *lse);
+
+  /* dp = p * (dp - d) by row, by selection 0 where p is 0: the gradient into the scores. */
+  void (*score_gradient)(float *dp, const float *p, long long ld, int rows, int keys,
+                         const float *d);
+
+  /* out[r] = sum over c of a[r][c] * b[r][c], in f32. */
+  void (*dot_rows_f32)(float *out, const void *a, long long stride_a, const void *b,
+                       long long stride_b, int rows, int cols);
+  void (*dot_rows_f16)(float *out, const void *a, long long stride_a, const void *b,
+                       long long stride_b, int rows, int cols);
+  void (*dot_rows_bf16)(float *out, const void *a, long long stride_a, const void *b,
+                        long long stride_b, int rows, int cols);
+
+  void (*zero)(void *memory, long long bytes);
+
+  /* A counter that one block raises and one other waits on, so that sums have one order. await
+     returns when *counter >= value and then sees what was written before the matching advance. */
+  void (*await)(const int *counter, int value);
+  void (*advance)(int *counter, int value);
+} fa_cpu_ops;
+
+/* One block of the grid. Blocks start in ascending order of x + grid.x * (y + grid.y * z): a block
+   may wait for a lower one, never for a higher. */
+typedef struct fa_cpu_block {
+  long long x, y, z;
+  float *scratch; /* the step's shared_bytes, 64-byte aligned, this thread's own, never cleared */
+  const fa_cpu_ops *ops;
+} fa_cpu_block;
+
+/* The type of every entry; args is the step's argument block. */
+typedef void (*fa_cpu_entry)(const void *args, const fa_cpu_block *block);
+
+#endif
+
+typedef unsigned short element; /* one value of a tensor; the bits of f16 */
+
+/* batch x seqlen x heads x dim, strides in elements, the last one 1. */
+typedef struct tensor {
+  element *data;
+  long long stride_batch, stride_seq, stride_head;
+} tensor;
+
+typedef struct preprocess_args {
+  long long seqlen_q, seqlen_k, heads_q;
+  tensor o, dout;
+  const float *dlse; /* batch x heads_q x seqlen_q, or NULL */
+  float *d;          /* batch x heads_q x seqlen_q: rowsum(dO * O) - dLSE */
+  float *dq_sum;     /* batch x heads_q x seqlen_q x LD_QK, to be cleared */
+  int *progress;     /* batch x heads_kv x key tiles, to be cleared */
+} preprocess_args;
+
+enum {
+  QUERIES = 64, /* rows of a query tile */
+  KEYS = 64,    /* keys of a key tile */
+  DIM_QK = 128,
+  DIM_V = 64,
+  LD_QK = 128, /* DIM_QK padded to FA_CPU_PAD: a tile's row length */
+  LD_V = 64,
+  GROUP = 1 /* query heads a key/value head */
+};
+
+#define MINUS_INFINITY (-1.0f / 0.0f)
+
+static inline long long min(long long a, long long b) { return a < b ? a : b; }
+static inline long long max(long long a, long long b) { return a > b ? a : b; }
+
+/* The rows of one head of one batch entry. */
+static inline element *rows_of(const tensor *t, long long batch, long long head) {
+  return t->data + batch * t->stride_batch + head * t->stride_head;
+}
+/* Preprocess: D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up.
+ *
+ * Grid: query tiles, at least 1, x heads_q x batch. No scratch.
+ */
+void fa_pre_cpu_f16_d128_v64_preprocess(
+    const void *args, const fa_cpu_block *block) {
+  const preprocess_args *a = args;
+  const fa_cpu_ops *ops = block->ops;
+  const long long row_first = block->x * QUERIES, head = block->y, batch = block->z;
+  const int rows = (int)max(0, min(QUERIES, a->seqlen_q - row_first));
+  const long long row = (batch * a->heads_q + head) * a->seqlen_q + row_first;
+  const element *o = rows_of(&a->o, batch, head) + row_first * a->o.stride_seq;
+  const element *dout = rows_of(&a->dout, batch, head) + row_first * a->dout.stride_seq;
+
+  ops->dot_rows_f16(a->d + row, o, a->o.stride_seq, dout, a->dout.stride_seq, rows,
+      DIM_V);
+  if (a->dlse)
+    for (int i = 0; i < rows; ++i)
+      a->d[row + i] -= a->dlse[row + i];
+
+  ops->zero(a->dq_sum + row * LD_QK, (long long)sizeof(float) * rows * LD_QK);
+  if (block->x == 0 && head % GROUP == 0) {
+    const long long tiles = (a->seqlen_k + KEYS - 1) / KEYS;
+    const long long pair = batch * (a->heads_q / GROUP) + head / GROUP;
+    ops->zero(a->progress + pair * tiles, (long long)sizeof(int) * tiles);
+  }
+}
