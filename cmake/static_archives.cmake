@@ -24,7 +24,7 @@ function(add_renamed_archive target archive)
   add_custom_target(${target}_archive DEPENDS ${copy})
   add_library(${target} STATIC IMPORTED GLOBAL)
   set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${copy}
-                        INTERFACE_LINK_LIBRARIES fagen_host)
+                        INTERFACE_LINK_LIBRARIES "fagen_host;m")
   add_dependencies(${target} ${target}_archive)
 endfunction()
 

@@ -5,8 +5,10 @@
 --   ${expr} alone on its line: a value of several lines is indented to that column, an empty one
 --     removes the line. Elsewhere a value is one line. nil is an error.
 --   include "path"       renders another template in place.
---   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at its caller's column.
+--   paste "path"         the lines of a file as they are, as a value for ${}.
+--   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at any column.
 --   require "a.b"        the Lua module a/b.lua.
+--   refuse(message)      in a module: an error in the name of the file that called the module.
 -- The host gives read(name) -> text, path or nil, message, and position() -> "file:line: " of the
 -- template or module that runs; of its caller with true; of the definition with a function.
 -- Nothing else here can reach a file, a clock or an address.
@@ -233,8 +235,8 @@ function base.paste(file)
   return pasted
 end
 
--- Lua forgets the line of `return le(a, b)` when it calls le. So while a variant's code runs, `running`
--- holds its file, and what a message about it begins with when that file is not on the stack.
+-- Lua forgets the line of `return le(a, b)` when it calls le. So while a variant's code runs,
+-- `running` holds its file, and what a message begins with when that file is not on the stack.
 local running
 
 local function run_as(file, at, f, ...)

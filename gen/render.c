@@ -274,7 +274,8 @@ static void take_facts(lua_State *L, render_result *out) {
   lua_pop(L, 1);
 }
 
-/* The mask's words; causal's are written here, so that a wrong causal.lua does not mislead an oracle. */
+/* The mask's words; causal's are written here, so that a wrong causal.lua does not mislead an
+   oracle. */
 static char *copy_keep(lua_State *L, int causal) {
   lua_getfield(L, -1, "keep");
   const char *named = luaL_checkstring(L, -1);

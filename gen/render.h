@@ -31,8 +31,8 @@ typedef struct render_result {
 fa_status render_spec(render_result *out, const fa_spec *spec, const char *overlay);
 void render_free(render_result *result);
 
-/* Replaces "NAME.c:LINE:" or "NAME.cu(LINE):" at line starts of a compiler's log by the template line.
-   Yours: free(). NULL when memory is out. */
+/* Replaces "NAME.c:LINE:" or "NAME.cu(LINE):" at line starts of a compiler's log by the template
+   line. Yours: free(). NULL when memory is out. */
 char *render_map_log(const render_text *text, const char *log, const char *file_name);
 
 /* The `doc` sentence of a variant. Yours: free(). */

@@ -259,13 +259,18 @@ typedef struct fa_args {
 } fa_args;
 
 /* Sets size, and everything else to zero. */
-/* clang-format off */
 #ifdef __cplusplus
-#define FA_ARGS_INIT { sizeof(fa_args) }
+static inline fa_args fa_args_init() {
+  fa_args args = fa_args();
+  args.size = sizeof(fa_args);
+  return args;
+}
+#define FA_ARGS_INIT fa_args_init()
 #else
+/* clang-format off */
 #define FA_ARGS_INIT { .size = sizeof(fa_args) }
-#endif
 /* clang-format on */
+#endif
 
 /* ---- 1. One call ---------------------------------------------------------------------------- */
 

@@ -77,9 +77,12 @@ static void *read_all(int file, size_t bytes) {
 
 typedef enum found { ABSENT, DAMAGED, FOUND } found;
 
-/* Reads one file of the folder as an entry. */
+/* Reads one file of the folder as an entry. Not by itself a use of it: that sets the time of
+   access. */
 static found read_entry(cache_entry *out, const cache *from, const char *name, struct stat *info) {
-  int file = openat(from->folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
+  int file = openat(from->folder, name, flags | O_NOATIME);
+  if (file < 0 && errno != ENOENT) file = openat(from->folder, name, flags);
   if (file < 0) return errno == ENOENT ? ABSENT : DAMAGED;
   void *bytes = NULL;
   int trusted = !fstat(file, info) && S_ISREG(info->st_mode) && info->st_uid == geteuid() &&
@@ -139,7 +142,8 @@ static int write_all(int file, const char *bytes, size_t count) {
   return 0;
 }
 
-/* A fresh file that no reader looks at. Its name is new even where several machines share the folder. */
+/* A fresh file that no reader looks at. Its name is new even where several machines share the
+   folder. */
 static int create_temporary(char temporary[CACHE_FILE_NAME], const cache *in) {
   static atomic_uint counter;
   struct timespec now;
@@ -149,8 +153,8 @@ static int create_temporary(char temporary[CACHE_FILE_NAME], const cache *in) {
   return openat(in->folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-/* Writes beside, then renames: a reader sees a whole entry or none. Not synced to the disk: the checksum
-   finds what a crash of the machine tears. */
+/* Writes beside, then renames: a reader sees a whole entry or none. Not synced to the disk: the
+   checksum finds what a crash of the machine tears. */
 static int publish(const cache *to, const char *name, const char *bytes, size_t count) {
   char temporary[CACHE_FILE_NAME];
   int file = create_temporary(temporary, to);

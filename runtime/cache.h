@@ -29,8 +29,9 @@ typedef struct cache_entry {
   int num_sections;
 } cache_entry;
 
-/* Opens the folder: `dir`, or with NULL the one of FA_CACHE_DIR, XDG_CACHE_HOME or HOME; makes it if it is
-   not there. NULL when none is wanted ("") or it cannot be used, with a warning for the latter. */
+/* Opens the folder: `dir`, or with NULL the one of FA_CACHE_DIR, XDG_CACHE_HOME or HOME; makes it
+   if it is not there. NULL when none is wanted ("") or it cannot be used, with a warning for the
+   latter. */
 cache *cache_open(const char *dir, log_level log);
 void cache_close(cache *open);
 const char *cache_path(const cache *open); /* "" for NULL */
@@ -66,8 +67,8 @@ typedef struct cache_item {
 /* Visits every entry, in no order; the items last for the visit. Damaged ones too. */
 void cache_visit(cache *of, void (*visit)(void *to, const cache_item *item), void *to);
 
-/* Removes damaged entries, leftovers of processes that died, and then the entries least lately used until the
-   rest takes at most `bytes`. Gives the bytes removed. */
+/* Removes damaged entries, leftovers of processes that died, and then the entries least lately used
+   until the rest takes at most `bytes`. Gives the bytes removed. */
 uint64_t cache_prune(cache *of, uint64_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
-/* cache_file.c: header, table of sections, key, sections; each text padded by zeros to a multiple of 8,
-   at least one. Numbers are in the machine's order: an entry made elsewhere fails its checksum. */
+/* cache_file.c: header, table of sections, key, sections; each text padded by zeros to a multiple
+   of 8, at least one. Numbers are in the machine's order: an entry made elsewhere fails its
+   checksum. */
 #include "cache_file.h"
 
 #include <stdlib.h>

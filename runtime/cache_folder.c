@@ -16,7 +16,8 @@ static char *join(const char *folder, const char *below) {
   return path;
 }
 
-/* The path, NULL when there is none to be had. *given: how much of it is there or is not ours to make. */
+/* The path, NULL when there is none to be had. *given: how much of it is there or is not ours to
+   make. */
 static char *choose_path(const char *dir, size_t *given) {
   const char *named = dir ? dir : getenv("FA_CACHE_DIR");
   *given = 0;
@@ -31,8 +32,8 @@ static char *choose_path(const char *dir, size_t *given) {
 
 /* Makes the folders of a path behind its first `given` bytes. Failures show when it is opened. */
 static void make_folders(char *path, size_t given) {
-  for (char *at = path + given; *at; ++at) {
-    if (*at != '/' || at == path) continue;
+  for (char *at = path + given + 1; *at; ++at) {
+    if (*at != '/') continue;
     *at = '\0';
     mkdir(path, 0700);
     *at = '/';

@@ -4,8 +4,8 @@
 
 #include "log.h"
 
-/* Opens the folder as cache_open chooses it, making it if need be. Gives its descriptor and its path (yours:
-   free()); -1 when there is none, with one warning unless none was wanted. */
+/* Opens the folder as cache_open chooses it, making it if need be. Gives its descriptor and its
+   path (yours: free()); -1 when there is none, with one warning unless none was wanted. */
 int cache_folder_open(char **path, const char *dir, log_level log);
 
 #endif

@@ -17,7 +17,8 @@ struct fa_context {
   registry *kernels;
 };
 
-/* The overlay folder in force: `given` if set, else FA_TEMPLATE_DIR; NULL when that is empty too. */
+/* The overlay folder in force: `given` if set, else FA_TEMPLATE_DIR; NULL when that is empty too.
+   */
 const char *context_template_dir(const char *given);
 
 /* An environment variable, NULL when unset or empty. */

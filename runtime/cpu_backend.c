@@ -93,8 +93,8 @@ static void cpu_describe(fa_context_info *out, const fa_context *context) {
 
 /* ---- Kernels -------------------------------------------------------------------------------- */
 
-static fa_status cpu_resolve(fa_spec *spec, const fa_context *context, int arch_given) {
-  (void)context, (void)arch_given;
+static fa_status cpu_resolve(fa_spec *spec, const fa_context *context) {
+  (void)context;
   if (spec->target == FA_TARGET_BEST) spec->target = FA_TARGET_CPU;
   if (spec->target == FA_TARGET_CPU) return FA_OK;
   return fail(FA_UNSUPPORTED, "target: %s does not run on a cpu context",

@@ -66,10 +66,10 @@ static fa_status find_entries(cubin *to) {
   return status;
 }
 
-/* ---- The compiler's report --------------------------------------------------------------------- */
+/* ---- The compiler's report ------------------------------------------------------------------- */
 
-/* Reads "... 160 bytes spill stores, 280 bytes spill loads" and "Used 64 registers, ... 400 bytes smem":
-   the lines that follow the entry's name. */
+/* Reads "... 160 bytes spill stores, 280 bytes spill loads" and "Used 64 registers, ... 400 bytes
+   smem": the lines that follow the entry's name. */
 static void read_report(cubin_entry *entry, const char *log) {
   char title[CUBIN_NAME + 32], line[512];
   snprintf(title, sizeof title, "Function properties for %s\n", entry->name);

@@ -6,7 +6,7 @@
 #include "spec.h"
 
 static const int named[] = {80, 86, 89, 90, 100, 120};
-enum { NAMED = sizeof named / sizeof *named };
+enum { NAMED = sizeof named / sizeof *named, DEFAULT_ARCH = 80 };
 
 fa_status cuda_arch_of(int *arch, int major, int minor) {
   *arch = 0;
@@ -24,15 +24,16 @@ static fa_status check_sm80(const fa_spec *spec, int device_arch) {
               device_arch);
 }
 
-fa_status cuda_arch_resolve(fa_spec *spec, int device_arch, int arch_given, int sm90_present) {
+fa_status cuda_arch_resolve(fa_spec *spec, int device_arch, int sm90_present) {
   if (spec->target == FA_TARGET_BEST) {
     if (spec->dtype == FA_F32)
       return fail(FA_INVALID, "dtype: f32 is for the cpu target; a GPU takes f16 and bf16");
     spec->target = device_arch == 90 && sm90_present ? FA_TARGET_SM90 : FA_TARGET_SM80;
+    spec->arch = DEFAULT_ARCH;
   }
   switch (spec->target) {
   case FA_TARGET_SM80:
-    if (!arch_given) spec->arch = device_arch;
+    if (spec->arch == DEFAULT_ARCH) spec->arch = device_arch;
     return check_sm80(spec, device_arch);
   case FA_TARGET_SM90:
     spec->arch = 90;

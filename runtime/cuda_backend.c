@@ -89,7 +89,8 @@ static fa_status prepare_tools(cuda_device *device, fa_context *context,
 }
 
 static void close_device(cuda_device *device) {
-  /* At the end of a process the driver may be gone before us; then there is nothing left to release. */
+  /* At the end of a process the driver may be gone before us; then there is nothing left to
+     release. */
   if (device->retained && !driver_check_fork(device->cu))
     device->cu->DevicePrimaryCtxRelease(device->ordinal);
   cache_close(device->tools.kept);
@@ -124,9 +125,9 @@ static void cuda_describe(fa_context_info *out, const fa_context *context) {
   out->arch = device->arch;
 }
 
-static fa_status cuda_resolve(fa_spec *spec, const fa_context *context, int arch_given) {
+static fa_status cuda_resolve(fa_spec *spec, const fa_context *context) {
   const cuda_device *device = context->device;
-  return cuda_arch_resolve(spec, device->arch, arch_given, device->sm90 >> spec->pass & 1);
+  return cuda_arch_resolve(spec, device->arch, device->sm90 >> spec->pass & 1);
 }
 
 /* ---- Launches -------------------------------------------------------------------------------- */

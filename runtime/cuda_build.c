@@ -11,8 +11,8 @@
 #include "render.h"
 #include "template_digest.h"
 
-/* Everything that can change the binary, as text. The first line is the version of these lines and of the
-   sections. */
+/* Everything that can change the binary, as text. The first line is the version of these lines and
+   of the sections. */
 enum { KEY_BYTES = 2048 };
 
 typedef struct build {
@@ -106,19 +106,26 @@ static fa_status build_anew(cuda_binary *out, const build *b, const nvrtc *libra
   return status;
 }
 
-/* Not on the disk as it seems. The library itself says what the key should be, and another process may
-   have been first. */
-static fa_status build_once(cuda_binary *out, build *b) {
+/* The library itself says what the key should be; where it is another than was remembered, the disk
+   may have the entry after all. */
+static fa_status build_with_library(cuda_binary *out, build *b) {
   const nvrtc *library;
-  cache_lock lock;
   fa_status status = nvrtc_open(&library, b->tools->nvrtc);
   if (status) return status;
-  int other_key = strcmp(b->identity, nvrtc_identity(library)) != 0;
-  snprintf(b->identity, sizeof b->identity, "%s", nvrtc_identity(library));
-  write_key(b);
+  if (strcmp(b->identity, nvrtc_identity(library))) {
+    snprintf(b->identity, sizeof b->identity, "%s", nvrtc_identity(library));
+    write_key(b);
+    if (load(out, b)) return FA_OK;
+  }
+  return build_anew(out, b, library);
+}
+
+/* Who has waited for the lock finds the entry of the one that held it. */
+static fa_status build_once(cuda_binary *out, build *b) {
+  cache_lock lock;
+  fa_status status = FA_OK;
   cache_lock_take(&lock, b->tools->kept, b->key);
-  int look_again = other_key || lock.file >= 0;
-  if (!look_again || !load(out, b)) status = build_anew(out, b, library);
+  if (lock.file < 0 || !load(out, b)) status = build_with_library(out, b);
   cache_lock_drop(&lock);
   return status;
 }

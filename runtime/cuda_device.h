@@ -19,8 +19,8 @@ typedef struct cuda_device {
   cuda_tools tools;
 } cuda_device;
 
-/* A loaded entry. Its limit of dynamic shared memory was raised to the most there is when it was loaded,
-   and is never set again. */
+/* A loaded entry. Its limit of dynamic shared memory was raised to the most there is when it was
+   loaded, and is never set again. */
 typedef struct cuda_function {
   char name[CUBIN_NAME];
   CUfunction function;

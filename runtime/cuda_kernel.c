@@ -33,7 +33,8 @@ static fa_status load_function(cuda_code *code, const cubin_entry *entry,
   return status;
 }
 
-/* A binary that the driver refuses was made for another device or by a compiler newer than it knows. */
+/* A binary that the driver refuses was made for another device or by a compiler newer than it
+   knows. */
 static fa_status load_module(cuda_code *code, const cubin *binary, const cuda_device *device) {
   const driver *cu = device->cu;
   char what[96];
@@ -45,7 +46,8 @@ static fa_status load_module(cuda_code *code, const cubin *binary, const cuda_de
   return status;
 }
 
-/* Loading disturbs no capture: neither one of this thread's nor, where the capture is global, another's. */
+/* Loading disturbs no capture: neither one of this thread's nor, where the capture is global,
+   another's. */
 static fa_status load_code(fa_kernel *kernel, const cubin *binary) {
   const cuda_device *device = kernel->context->device;
   int entered, mode = CU_STREAM_CAPTURE_MODE_RELAXED;

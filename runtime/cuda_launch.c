@@ -1,5 +1,5 @@
-/* cuda_launch.c: the steps of a plan onto a stream. Everything that can be wrong is found before the first of
-   them is enqueued; nothing is allocated, nothing waits. */
+/* cuda_launch.c: the steps of a plan onto a stream. Everything that can be wrong is found before
+   the first of them is enqueued; nothing is allocated, nothing waits. */
 #include <string.h>
 
 #include "cuda_device.h"
@@ -14,7 +14,7 @@ typedef struct ready_step {
   const cuda_function *code;
 } ready_step;
 
-/* ---- Tensor maps ------------------------------------------------------------------------------- */
+/* ---- Tensor maps ----------------------------------------------------------------------------- */
 
 /* The driver's number for a size in bytes; -1 when it has none. */
 typedef struct size_number {
@@ -27,7 +27,8 @@ static int number_of(const size_number *table, int count, int bytes) {
   return -1;
 }
 
-/* 16-bit elements are moved as they are, whichever float they hold; 4 and 8 bytes can also be summed. */
+/* 16-bit elements are moved as they are, whichever float they hold; 4 and 8 bytes can also be
+   summed. */
 static const size_number element_types[] = {{1, CU_TENSOR_MAP_DATA_TYPE_UINT8},
                                             {2, CU_TENSOR_MAP_DATA_TYPE_UINT16},
                                             {4, CU_TENSOR_MAP_DATA_TYPE_FLOAT32},

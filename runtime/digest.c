@@ -1,4 +1,5 @@
-/* digest.c: the one place that sees xxHash; it is compiled in, so that nothing is needed at run time. */
+/* digest.c: the one place that sees xxHash; it is compiled in, so that nothing is needed at run
+   time. */
 #define XXH_INLINE_ALL
 #include "digest.h"
 

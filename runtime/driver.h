@@ -1,6 +1,5 @@
-/* driver.h: the CUDA driver, opened at run time and never linked.
-   The declarations are those of the CUDA driver API that this library uses, in its own names, so that
-   building needs no toolkit. */
+/* driver.h: the CUDA driver, opened at run time and never linked. The declarations are those of the
+   CUDA driver API that this library uses, in its own names, so that building needs no toolkit. */
 #ifndef FAGEN_RUNTIME_DRIVER_H
 #define FAGEN_RUNTIME_DRIVER_H
 
@@ -28,7 +27,6 @@ enum {
   CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
-  CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 
   CU_POINTER_ATTRIBUTE_CONTEXT = 1,
@@ -135,8 +133,8 @@ typedef struct driver {
 } driver;
 
 /* Opens libcuda.so.1 once a process; the table lives to its end. FA_NO_DRIVER: there is none, it is
-   the toolkit's stub, it is too old, or it has no device it can use. FA_UNSUPPORTED: this process was
-   forked from one that had opened it. */
+   the toolkit's stub, it is too old, or it has no device it can use. FA_UNSUPPORTED: this process
+   was forked from one that had opened it. */
 fa_status driver_open(const driver **out);
 
 /* FA_OK, or this thread's message "what: the driver's words": FA_NO_MEMORY or FA_DRIVER. */

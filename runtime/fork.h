@@ -2,8 +2,8 @@
 #ifndef FAGEN_RUNTIME_FORK_H
 #define FAGEN_RUNTIME_FORK_H
 
-/* How many forks lie between the first call in this process's ancestry and this process. Costs a load:
-   a getpid() is a system call. */
+/* How many forks lie between the first call in this process's ancestry and this process. Costs a
+   load: a getpid() is a system call. */
 unsigned fork_depth(void);
 
 #endif

@@ -14,7 +14,7 @@
 
 fa_status kernel_resolve(fa_spec *out, const fa_context *context, const fa_spec *spec) {
   fa_status status = spec_canonicalise(out, spec);
-  return status ? status : context->backend->resolve(out, context, spec->arch);
+  return status ? status : context->backend->resolve(out, context);
 }
 
 fa_status kernel_compile_plan(fa_kernel *kernel, const jit_unit *units, size_t count) {

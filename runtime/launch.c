@@ -56,7 +56,8 @@ static fa_status check_workspace(const fa_args *args, const fa_plan *plan) {
 
 /* ---- Launches ------------------------------------------------------------------------------ */
 
-/* Takes the workspace that the caller did not give. *owned is NULL when there is none to give back. */
+/* Takes the workspace that the caller did not give. *owned is NULL when there is none to give back.
+   */
 static fa_status take_workspace(void **owned, fa_args *args, const fa_context *context,
                                 const fa_plan *plan, struct CUstream_st *stream) {
   if (args->workspace || !plan->workspace_bytes) return FA_OK;
@@ -119,7 +120,9 @@ static fa_status derive_spec(fa_spec *out, int pass, const fa_args *args) {
     return fail(FA_INVALID, "heads_q: %lld; must be a multiple of heads_kv, %lld",
                 (long long)args->heads_q, (long long)args->heads_kv);
   int64_t group = args->heads_kv > 0 ? args->heads_q / args->heads_kv : 1;
-  if (group < 0 || group > INT_MAX)
+  if (group < 0)
+    return fail(FA_INVALID, "heads_q: %lld; must be 0 to %d", (long long)args->heads_q, INT_MAX);
+  if (group > INT_MAX)
     return fail(FA_INVALID, "heads_q: %lld; at most %d a key/value head", (long long)args->heads_q,
                 INT_MAX);
   const char *variants = args->variants ? args->variants : "";

@@ -14,7 +14,7 @@
 
 #include "error.h"
 
-/* ---- The build of a library file --------------------------------------------------------------- */
+/* ---- The build of a library file ------------------------------------------------------------- */
 
 /* The GNU build id among the notes of one segment, in hexadecimal; "" when there is none. */
 static void find_build_id(char *out, size_t room, const char *notes, size_t bytes) {
@@ -65,7 +65,7 @@ void nvrtc_identity_of_file(char identity[NVRTC_IDENTITY], const char *version, 
     snprintf(identity, NVRTC_IDENTITY, "%s of %lld bytes", version, (long long)info.st_size);
 }
 
-/* ---- Finding it -------------------------------------------------------------------------------- */
+/* ---- Finding it ------------------------------------------------------------------------------ */
 
 /* Newest first: an older compiler does not know newer devices. */
 static const char *const loader_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
@@ -113,8 +113,9 @@ static fa_status find_functions(nvrtc *to, void *handle) {
   return FA_OK;
 }
 
-/* NVRTC looks for its builtins by the loader's path alone, not beside itself. Once opened from here, by
-   whichever path, they are found by name. Failing is no error yet: they may be on that path. */
+/* NVRTC looks for its builtins by the loader's path alone, not beside itself. Once opened from
+   here, by whichever path, they are found by name. Failing is no error yet: they may be on that
+   path. */
 static void open_builtins(const nvrtc *library) {
   char path[4096];
   const char *slash = strrchr(library->path, '/');

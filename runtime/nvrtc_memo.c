@@ -1,5 +1,5 @@
-/* nvrtc_memo.c: which NVRTC would compile, remembered in the cache folder: a warm start needs its identity
-   for the key and nothing else of it. */
+/* nvrtc_memo.c: which NVRTC would compile, remembered in the cache folder: a warm start needs its
+   identity for the key and nothing else of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

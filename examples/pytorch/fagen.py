@@ -18,6 +18,7 @@ import torch
 _I32, _I64, _SIZE, _PTR = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p
 _DTYPES = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3}
 _CPU, _CUDA = 1, 2
+_FWD, _BWD = 1, 3
 
 
 class Error(RuntimeError):
@@ -50,6 +51,12 @@ class _Args(ctypes.Structure):
                 ("workspace", _PTR), ("workspace_size", _SIZE), ("workspace_limit", _SIZE)]
 
 
+class _Spec(ctypes.Structure):
+    _fields_ = [("size", _SIZE), ("pass_", _I32), ("target", _I32), ("arch", _I32), ("dtype", _I32),
+                ("dim_qk", _I32), ("dim_v", _I32), ("group", _I32), ("causal", _I32),
+                ("deterministic", _I32), ("reserved", _I32), ("variants", ctypes.c_char * 120)]
+
+
 def _load():
     built = pathlib.Path(__file__).resolve().parents[2] / "build" / "libfagen.so"
     path = os.environ.get("FAGEN_LIBRARY") or (str(built) if built.exists() else "libfagen.so.0")
@@ -57,8 +64,9 @@ def _load():
     library.fa_error_message.restype = ctypes.c_char_p
     library.fa_status_name.restype = ctypes.c_char_p
     library.fa_context_create.argtypes = [ctypes.POINTER(_PTR), ctypes.POINTER(_Options)]
-    for call in (library.fa_forward, library.fa_backward):
-        call.argtypes = [_PTR, ctypes.POINTER(_Args), _PTR]
+    library.fa_get_kernel.argtypes = [ctypes.POINTER(_PTR), _PTR, ctypes.POINTER(_Spec)]
+    library.fa_workspace_size.argtypes = [ctypes.POINTER(_SIZE), _PTR, ctypes.POINTER(_Args)]
+    library.fa_launch.argtypes = [_PTR, ctypes.POINTER(_Args), _PTR]
     return library
 
 
@@ -140,8 +148,27 @@ def _args(q, k, v, causal, softmax_scale, variants, params):
     return args
 
 
-def _run(call, args, device):
-    _need(call(_context(device), ctypes.byref(args), _stream(device)))
+def _kernel(which, args, device):
+    """The kernel that these arguments need, built at its first use."""
+    if args.heads_kv and args.heads_q % args.heads_kv:
+        raise ValueError(f"q: {args.heads_q} heads; must be a multiple of k's {args.heads_kv}")
+    spec = _Spec(size=ctypes.sizeof(_Spec), pass_=which, dtype=args.dtype, dim_qk=args.dim_qk,
+                 dim_v=args.dim_v, group=args.heads_q // max(args.heads_kv, 1), causal=args.causal,
+                 deterministic=args.deterministic, variants=args.variants)
+    kernel = _PTR()
+    _need(_library.fa_get_kernel(ctypes.byref(kernel), _context(device), ctypes.byref(spec)))
+    return kernel
+
+
+def _run(which, args, device):
+    """Launches with a workspace from PyTorch's own allocator, which graphs and streams know."""
+    kernel, bytes_ = _kernel(which, args, device), _SIZE()
+    _need(_library.fa_workspace_size(ctypes.byref(bytes_), kernel, ctypes.byref(args)))
+    if bytes_.value:
+        memory = torch.empty(bytes_.value + 256, dtype=torch.uint8, device=device)
+        args.workspace = (memory.data_ptr() + 255) // 256 * 256
+        args.workspace_size = bytes_.value
+    _need(_library.fa_launch(kernel, ctypes.byref(args), _stream(device)))
 
 
 def forward(q, k, v, causal=False, softmax_scale=None, variants=(), params=None):
@@ -151,7 +178,7 @@ def forward(q, k, v, causal=False, softmax_scale=None, variants=(), params=None)
     lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
     args.o = _tensor("o", o, q, o.shape)
     args.lse = _rows("lse", lse, q)
-    _run(_library.fa_forward, args, q.device)
+    _run(_FWD, args, q.device)
     return o, lse
 
 
@@ -168,5 +195,5 @@ def backward(do, q, k, v, o, lse, causal=False, softmax_scale=None, deterministi
     args.dq = _tensor("dq", dq, q, q.shape)
     args.dk = _tensor("dk", dk, q, k.shape)
     args.dv = _tensor("dv", dv, q, v.shape)
-    _run(_library.fa_backward, args, q.device)
+    _run(_BWD, args, q.device)
     return dq, dk, dv

@@ -1,7 +1,7 @@
 % -- The preprocess entry: part of a bwd kernel and all of a pre kernel.
 /* Preprocess: D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up.
  *
- * Grid: query tiles, at least 1, x heads_q x batch. No scratch.
+ * Grid: query tiles, at least 1 where there are keys, x heads_q x batch. No scratch.
  */
 void ${spec.name}_preprocess(
     const void *args, const fa_cpu_block *block) {

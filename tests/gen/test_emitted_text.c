@@ -20,7 +20,7 @@ static void render_words(render_result *out, const char *words, const char *fold
   expect_ok(render_spec(out, &canonical, folder));
 }
 
-/* ---- Lint -------------------------------------------------------------------------------------- */
+/* ---- Lint ----------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 100 };
 
@@ -51,20 +51,22 @@ static void lint(const char *name, const char *text) {
 }
 
 static void every_text_is_tidy(void **state) {
-  static const char *const passes[] = {"fwd", "pre", "bwd"}, *const dtypes[] = {"f32", "f16",
-                                                                                "bf16"};
+  static const char *const passes[] = {"fwd", "pre", "bwd"};
+  static const char *const places[] = {"cpu f32", "cpu f16", "cpu bf16"};
   static const char *const dims[] = {"d8", "d64", "d128 v256", "d256 v72"};
   static const char *const rest[] = {"", "causal", "gqa128 causal det"};
-  char words[FA_NAME_MAX];
+  const size_t count = COUNT_OF(passes) * COUNT_OF(places) * COUNT_OF(dims) * COUNT_OF(rest);
   (void)state;
-  for (size_t i = 0; i < 3 * 3 * COUNT_OF(dims) * COUNT_OF(rest); ++i) {
+  for (size_t i = 0, n = 0; i < count; n = ++i) {
+    const char *const pass = passes[n % COUNT_OF(passes)];
+    const char *const place = places[(n /= COUNT_OF(passes)) % COUNT_OF(places)];
+    const char *const dim = dims[(n /= COUNT_OF(places)) % COUNT_OF(dims)];
+    char words[FA_NAME_MAX];
     render_result result;
-    snprintf(words, sizeof words, "%s cpu %s %s %s", passes[i % 3], dtypes[i / 3 % 3],
-             dims[i / 9 % COUNT_OF(dims)], rest[i / 9 / COUNT_OF(dims)]);
+    snprintf(words, sizeof words, "%s %s %s %s", pass, place, dim, rest[n / COUNT_OF(dims)]);
     render_words(&result, words, NULL);
     lint(result.name, result.kernel.text);
     lint(result.name, result.launch.text);
-    assert_int_equal(result.kernel.lines > 0, 1);
     render_free(&result);
   }
 }
@@ -85,7 +87,7 @@ static void unused_features_leave_no_text(void **state) {
   render_free(&causal);
 }
 
-/* ---- Other processes ------------------------------------------------------------------------------ */
+/* ---- Other processes ------------------------------------------------------------------------ */
 
 /* Both texts of a spec, one after the other: free(). */
 static char *texts_of(const char *words, const char *folder) {
@@ -148,7 +150,7 @@ static void every_process_emits_the_same_bytes(void **state) {
   }
 }
 
-/* ---- Locale -------------------------------------------------------------------------------------- */
+/* ---- Locale --------------------------------------------------------------------------------- */
 
 static void a_decimal_comma_does_not_reach_the_text(void **state) {
   static const char words[] = "bwd cpu f32 d64 half";

@@ -1,5 +1,5 @@
 /* test_golden.c: emitted files, byte for byte as they stand in golden/.
-   When a template changes on purpose, write them anew and read the difference before it is committed:
+   When a template changes on purpose, write them anew and read the difference:
      FAGEN_RENEW_GOLDEN=1 build/tests/test_golden && git diff tests/gen/golden */
 #include "support/expect.h"
 #include "support/overlay.h"

@@ -1,6 +1,6 @@
 /* test_mask_runs.c: the runs of tiles that kernels visit under a mask, in both orders of the loops,
-   against all pairs one by one. The walks are emitted from an overlay template and compiled, so that
-   the text of the bounds is what is tested. */
+   against all pairs one by one. The walks are emitted from an overlay template and compiled, so
+   that the text of the bounds is what is tested. */
 #include "gen/error.h"
 #include "support/expect.h"
 #include "support/overlay.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A walk for each order and tile size, and the predicate. */
+/* A walk for each order, tile size and way to treat keys past the end; and the predicates. */
 static const char template_text[] =
     "% local mask = require 'mask'\n"
     "typedef void visitor(void *to, long long tile, int masked);\n"
@@ -21,36 +21,46 @@ static const char template_text[] =
     "static inline long long max(long long a, long long b) { return a > b ? a : b; }\n"
     "% for walked, fixed in ('kq qk'):gmatch '(%a)(%a)' do\n"
     "%   for _, size in ipairs { 1, 3, 16, 64 } do\n"
-    "void walk_${walked}_${size}(long long length, long long shift, long long first,\n"
-    "                            long long last, visitor *visit, void *to) {\n"
+    "%     for _, ends in ipairs { 'clipped', 'whole' } do\n"
+    "void walk_${walked}_${size}_${ends}(long long length, long long shift, long long first,\n"
+    "    long long last, int none_past_end, visitor *visit, void *to) {\n"
     "  const long long tiles = (length + ${size - 1}) / ${size};\n"
-    "%     local walk = mask.runs { walked = walked, fixed = fixed, first = 'first',\n"
-    "%       last = 'last', tile = size, tiles = 'tiles', length = 'length',\n"
-    "%       shift = walked == 'q' and 'shift' or nil, integer = 'long long' }\n"
+    "%       local whole = ends == 'whole'\n"
+    "%       local walk = mask.runs { walked = walked, fixed = fixed, first = 'first',\n"
+    "%         last = 'last', tile = size, tiles = 'tiles', length = 'length',\n"
+    "%         shift = walked == 'q' and 'shift' or nil, integer = 'long long',\n"
+    "%         cut = whole and walked == 'k', inside = whole and walked == 'q'\n"
+    "%         and 'none_past_end' or nil }\n"
     "  ${walk.setup}\n"
-    "%     for _, run in ipairs(walk.runs) do\n"
+    "%       for _, run in ipairs(walk.runs) do\n"
     "  for (long long tile = ${run.from}; tile < ${run.to}; ++tile)\n"
     "    visit(to, tile, ${run.masked and 1 or 0});\n"
-    "%     end\n"
+    "%       end\n"
     "}\n"
+    "%     end\n"
     "%   end\n"
     "% end\n"
     "int keep(long long q, long long k) {\n"
     "  return ${mask.predicate { q = 'q', k = 'k' }};\n"
+    "}\n"
+    "int keep_inside(long long q, long long k, long long seqlen_k) {\n"
+    "  return ${mask.predicate { q = 'q', k = 'k', seqlen_k = 'seqlen_k' }};\n"
     "}\n";
 
 enum { WALK_K, WALK_Q, WALKS };
+enum { CLIPPED, WHOLE, ENDS }; /* whether tiles end with the sequence, or are whole in any case */
 static const int tile_sizes[] = {1, 3, 16, 64};
 static const int fixed_sizes[] = {1, 5, 64};
 enum { SIZES = COUNT_OF(tile_sizes), LONGEST = 200, LARGEST_TILE = 64 };
 
 typedef void (*walk_function)(long long length, long long shift, long long first, long long last,
-                              void (*visit)(void *, long long, int), void *to);
+                              int none_past_end, void (*visit)(void *, long long, int), void *to);
 
 typedef struct walks {
   jit *code;
-  walk_function walk[WALKS][SIZES];
+  walk_function walk[WALKS][SIZES][ENDS];
   int (*keep)(long long q, long long k);
+  int (*keep_inside)(long long q, long long k, long long seqlen_k);
 } walks;
 
 static overlay folder;
@@ -81,24 +91,27 @@ static void compile_walks(walks *out, const char *words, const char *lua) {
   const jit_unit unit = {"walks.c", &rendered.kernel};
   fa_status status = jit_compile(&out->code, &unit, 1);
   if (status) fail_msg("%s: %s", lua, fa_error_message());
-  for (int walk = 0; walk < WALKS; ++walk)
-    for (int size = 0; size < SIZES; ++size) {
-      snprintf(symbol, sizeof symbol, "walk_%c_%d", "kq"[walk], tile_sizes[size]);
-      out->walk[walk][size] = (walk_function)jit_symbol(out->code, symbol);
-      assert_non_null(out->walk[walk][size]);
-    }
+  for (int i = 0; i < WALKS * SIZES * ENDS; ++i) {
+    int walk = i / SIZES / ENDS, size = i / ENDS % SIZES, ends = i % ENDS;
+    snprintf(symbol, sizeof symbol, "walk_%c_%d_%s", "kq"[walk], tile_sizes[size],
+             ends == WHOLE ? "whole" : "clipped");
+    out->walk[walk][size][ends] = (walk_function)jit_symbol(out->code, symbol);
+    assert_non_null(out->walk[walk][size][ends]);
+  }
   out->keep = (int (*)(long long, long long))jit_symbol(out->code, "keep");
+  out->keep_inside = (int (*)(long long, long long, long long))jit_symbol(out->code, "keep_inside");
   assert_non_null(out->keep);
+  assert_non_null(out->keep_inside);
   jit_seal(out->code);
   render_free(&rendered);
 }
 
-/* ---- All pairs --------------------------------------------------------------------------------- */
+/* ---- All pairs ------------------------------------------------------------------------------ */
 
 typedef int (*truth_function)(const void *with, long long q, long long k);
 
-/* Prefix sums of the kept pairs; row and column go one tile past the lengths, so that a tile that is
-   cut by the end can also be judged as a whole. */
+/* Prefix sums of the kept pairs; rows and columns go one tile past the lengths, so that a tile
+   that the end cuts can also be judged as a whole. */
 static int kept_below[LONGEST + LARGEST_TILE + 1][LONGEST + LARGEST_TILE + 1];
 
 static void count_pairs(truth_function truth, const void *with, int seqlen_q, int seqlen_k) {
@@ -119,7 +132,7 @@ static int kept_across(int walk, int fixed0, int fixed1, int walked0, int walked
                         : kept_in(walked0, walked1, fixed0, fixed1);
 }
 
-/* ---- One mask ------------------------------------------------------------------------------------ */
+/* ---- One mask ------------------------------------------------------------------------------- */
 
 typedef struct mask_case {
   const char *words, *lua;
@@ -149,54 +162,75 @@ static int at_most(int a, int b) {
   return a < b ? a : b;
 }
 
-/* What is wrong with the way one tile was treated; NULL when nothing is. */
-static const char *fault_of(int masked, int kept, int pairs, int kept_if_whole, int exact) {
+/* What is wrong with the way one tile was treated; NULL when nothing is. may_be_full: whether no
+   key of it is past the end, where tiles are whole. */
+static const char *fault_of(int masked, int kept, int pairs, int kept_if_whole, int may_be_full,
+                            int exact) {
   if (masked < 0 && kept) return "a kept pair is left out";
   if (masked == 0 && kept < pairs) return "a masked pair is in a full tile";
+  if (masked == 0 && !may_be_full) return "keys past the end are in a full tile";
   if (exact && masked >= 0 && !kept_if_whole) return "an empty tile is visited";
-  if (exact && masked > 0 && kept == pairs) return "a full tile is masked";
+  if (exact && masked > 0 && kept == pairs && may_be_full) return "a full tile is masked";
   return NULL;
 }
 
-static void check_walk(const mask_case *m, const walks *code, int walk, int size, int fixed0,
-                       int fixed1, int seqlen_q, int seqlen_k) {
-  const int tile = tile_sizes[size], shift = seqlen_k - seqlen_q;
-  const int length = walk == WALK_K ? seqlen_k : seqlen_q;
-  const int offset = walk == WALK_K ? shift : 0; /* of the fixed axis' positions */
+/* One walk: keys or queries in tiles of `size`, for the fixed indices fixed0..fixed1 - 1 of a tile
+   of fixed_size. */
+typedef struct trip {
+  int walk, size, ends, fixed0, fixed1, fixed_size, seqlen_q, seqlen_k;
+} trip;
+
+static void check_trip(const mask_case *m, const walks *code, const trip *t) {
+  const int tile = tile_sizes[t->size], shift = t->seqlen_k - t->seqlen_q;
+  const int length = t->walk == WALK_K ? t->seqlen_k : t->seqlen_q;
+  const int offset = t->walk == WALK_K ? shift : 0; /* of the fixed axis' positions */
+  const int keys_inside = t->walk == WALK_K || t->fixed1 - t->fixed0 == t->fixed_size;
   visits seen = {.last = -1};
   memset(seen.masked, -1, sizeof seen.masked);
-  code->walk[walk][size](length, shift, fixed0 + offset, fixed1 - 1 + offset, note_visit, &seen);
-  const char *fault =
-      seen.out_of_order || seen.last * tile >= length + (length == 0 && seen.last < 0)
-          ? "tiles out of order"
-          : NULL;
+  const int past = t->ends == WHOLE && t->walk == WALK_Q ? t->fixed0 + t->fixed_size : t->fixed1;
+  code->walk[t->walk][t->size][t->ends](length, shift, t->fixed0 + offset, past - 1 + offset,
+                                        keys_inside, note_visit, &seen);
+  const char *fault = seen.out_of_order || seen.last * tile >= length + (seen.last < 0)
+                          ? "tiles out of order"
+                          : NULL;
   int index = 0;
   for (; !fault && index * tile < length; ++index) {
     int from = index * tile, to = at_most(from + tile, length);
-    int kept = kept_across(walk, fixed0, fixed1, from, to);
-    int whole = kept_across(walk, fixed0, fixed1, from, from + tile);
-    fault = fault_of(seen.masked[index], kept, (fixed1 - fixed0) * (to - from), whole,
-                     m->exact >> walk & 1);
+    int kept = kept_across(t->walk, t->fixed0, t->fixed1, from, to);
+    int whole = kept_across(t->walk, t->fixed0, past, from, from + tile);
+    int inside = keys_inside && (t->walk == WALK_Q || to - from == tile);
+    fault = fault_of(seen.masked[index], kept, (t->fixed1 - t->fixed0) * (to - from), whole,
+                     t->ends == CLIPPED || inside, m->exact >> t->walk & 1);
   }
   if (fault)
-    fail_msg("%s: %s: %d queries, %d keys, %s walked by %d, %s %d to %d: tile %d", m->lua, fault,
-             seqlen_q, seqlen_k, walk == WALK_K ? "keys" : "queries", tile,
-             walk == WALK_K ? "queries" : "keys", fixed0, fixed1 - 1, index - 1);
+    fail_msg("%s: %s: %d queries, %d keys, %s walked by %d, %s %d to %d, ends %s: tile %d", m->lua,
+             fault, t->seqlen_q, t->seqlen_k, t->walk == WALK_K ? "keys" : "queries", tile,
+             t->walk == WALK_K ? "queries" : "keys", t->fixed0, t->fixed1 - 1,
+             t->ends == WHOLE ? "whole" : "clipped", index - 1);
+}
+
+static void check_predicates(const mask_case *m, const walks *code, int seqlen_q, int seqlen_k) {
+  for (int i = 0; i < seqlen_q; ++i)
+    for (int j = 0; j < seqlen_k + LARGEST_TILE; ++j) {
+      int q = i + seqlen_k - seqlen_q, truth = kept_in(i, i + 1, j, j + 1);
+      if (!code->keep(q, j) != !truth ||
+          !code->keep_inside(q, j, seqlen_k) != !(truth && j < seqlen_k))
+        fail_msg("%s: the predicate is wrong at q %d, k %d of %d", m->lua, q, j, seqlen_k);
+    }
 }
 
 static void check_sizes(const mask_case *m, const walks *code, int seqlen_q, int seqlen_k) {
   count_pairs(m->truth, m->with, seqlen_q, seqlen_k);
-  for (int i = 0; i < seqlen_q; ++i)
-    for (int j = 0; j < seqlen_k; ++j)
-      if (!code->keep(i + seqlen_k - seqlen_q, j) != !kept_in(i, i + 1, j, j + 1))
-        fail_msg("%s: the predicate is wrong at q %d, k %d", m->lua, i + seqlen_k - seqlen_q, j);
-  for (int walk = 0; walk < WALKS; ++walk)
+  check_predicates(m, code, seqlen_q, seqlen_k);
+  for (int i = 0; i < WALKS * SIZES * ENDS; ++i)
     for (size_t f = 0; f < COUNT_OF(fixed_sizes); ++f) {
-      int fixed_length = walk == WALK_K ? seqlen_q : seqlen_k;
-      for (int from = 0; from < fixed_length; from += fixed_sizes[f])
-        for (int size = 0; size < SIZES; ++size)
-          check_walk(m, code, walk, size, from, at_most(from + fixed_sizes[f], fixed_length),
-                     seqlen_q, seqlen_k);
+      trip t = {i / SIZES / ENDS, i / ENDS % SIZES, i % ENDS, 0, 0,
+                fixed_sizes[f],   seqlen_q,         seqlen_k};
+      const int fixed_length = t.walk == WALK_K ? seqlen_q : seqlen_k;
+      for (; t.fixed0 < fixed_length; t.fixed0 += t.fixed_size) {
+        t.fixed1 = at_most(t.fixed0 + t.fixed_size, fixed_length);
+        check_trip(m, code, &t);
+      }
     }
 }
 
@@ -212,7 +246,7 @@ static void check_mask(const mask_case *m, int every) {
   jit_free(code.code);
 }
 
-/* ---- Masks by name --------------------------------------------------------------------------------- */
+/* ---- Masks by name -------------------------------------------------------------------------- */
 
 /* X(name, lua, the same in C, where it must be exact) */
 #define MASKS(X)                                                                             \
@@ -297,7 +331,7 @@ static void masks_of_several_variants_are_all_kept(void **state) {
   check_mask(&both, 1);
 }
 
-/* ---- Random masks ---------------------------------------------------------------------------------- */
+/* ---- Random masks --------------------------------------------------------------------------- */
 
 typedef struct tree {
   enum { LE, LT, GE, GT, EQ, NE, AND, OR } op;

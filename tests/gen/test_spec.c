@@ -32,7 +32,7 @@ static unsigned choose(unsigned below) {
   return (unsigned)(state >> 33) % below;
 }
 
-/* ---- Canonical form ---------------------------------------------------------------------------- */
+/* ---- Canonical form ------------------------------------------------------------------------- */
 
 static void assert_order_is_free(char *words[], int count, int fixed, const fa_spec *wanted) {
   if (fixed == count) {
@@ -152,7 +152,7 @@ static void printing_and_parsing_are_inverse(void **state) {
   }
 }
 
-/* ---- Words that are no spec -------------------------------------------------------------------- */
+/* ---- Words that are no spec ----------------------------------------------------------------- */
 
 static void wrong_words_are_named(void **state) {
   static const char *const cases[][2] = {
@@ -226,7 +226,7 @@ static void the_longest_names_fit(void **state) {
   assert_true(strlen(name) < FA_NAME_MAX);
 }
 
-/* ---- Fields ------------------------------------------------------------------------------------ */
+/* ---- Fields --------------------------------------------------------------------------------- */
 
 typedef struct field_case {
   size_t offset;
@@ -329,7 +329,7 @@ static void targets_archs_and_dtypes_combine_as_the_header_says(void **state) {
       }
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------ */
+/* ---- Memory --------------------------------------------------------------------------------- */
 
 static void every_buffer_size_is_respected(void **state) {
   fa_spec spec = parsed("bwd cpu bf16 d128 v64 gqa4 causal det softcap");
@@ -406,7 +406,7 @@ static void a_newer_struct_is_accepted_while_its_tail_is_zero(void **state) {
   for (size_t i = 0; i < sizeof out.tail; ++i) assert_int_equal(out.tail[i], 0);
 }
 
-/* ---- Visiting variants --------------------------------------------------------------------------- */
+/* ---- Visiting variants ---------------------------------------------------------------------- */
 
 typedef struct visits {
   char seen[64];

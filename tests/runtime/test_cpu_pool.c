@@ -1,5 +1,5 @@
-/* test_cpu_pool.c: every block of a grid runs exactly once, starts in ascending order, and finds its
-   own aligned scratch, for any number of threads. */
+/* test_cpu_pool.c: every block of a grid runs exactly once, starts in ascending order, and finds
+   its own aligned scratch, for any number of threads. */
 #include "support/expect.h"
 
 #include "runtime/cpu_pool.h"
@@ -59,7 +59,7 @@ static cpu_pool *new_pool(int threads) {
   return pool;
 }
 
-/* ---- Blocks ---------------------------------------------------------------------------------------- */
+/* ---- Blocks --------------------------------------------------------------------------------- */
 
 static void count_block(const void *args, const fa_cpu_block *block) {
   record *r = (record *)args;
@@ -101,7 +101,7 @@ static void an_empty_grid_runs_nothing(void **state) {
   cpu_pool_destroy(pool);
 }
 
-/* ---- Order ------------------------------------------------------------------------------------------ */
+/* ---- Order ---------------------------------------------------------------------------------- */
 
 /* Waits until all lower blocks have started: hangs unless blocks start in ascending order. */
 static void wait_for_lower(const void *args, const fa_cpu_block *block) {
@@ -153,7 +153,7 @@ static void grids_run_one_after_the_other(void **state) {
   }
 }
 
-/* ---- Scratch ---------------------------------------------------------------------------------------- */
+/* ---- Scratch -------------------------------------------------------------------------------- */
 
 /* A fault when the scratch is not aligned, or another thread writes to it meanwhile. */
 static void use_scratch(const void *args, const fa_cpu_block *block) {
@@ -188,7 +188,7 @@ static void each_thread_has_scratch_of_its_own(void **state) {
   }
 }
 
-/* ---- Callers ---------------------------------------------------------------------------------------- */
+/* ---- Callers -------------------------------------------------------------------------------- */
 
 static cpu_pool *shared;
 

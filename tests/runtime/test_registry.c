@@ -1,5 +1,5 @@
-/* test_registry.c: one build a key, however many ask; builds of different keys side by side; a table
-   that grows under its readers. The builds are this test's own. */
+/* test_registry.c: one build a key, however many ask; builds of different keys side by side; a
+   table that grows under its readers. The builds are this test's own. */
 #include "gen/error.h"
 
 /* cmocka.h has a macro of this name. */
@@ -37,7 +37,7 @@ static void nap(long ms) {
   nanosleep(&t, NULL);
 }
 
-/* ---- Builds ------------------------------------------------------------------------------------ */
+/* ---- Builds --------------------------------------------------------------------------------- */
 
 static atomic_int builds, freed;
 static atomic_int may_end; /* what slow builds wait for */
@@ -82,7 +82,7 @@ static void assert_kernel_of(const fa_kernel *kernel, const fa_spec *key) {
   assert_memory_equal(kernel, key, sizeof *key);
 }
 
-/* ---- Threads that ask ----------------------------------------------------------------------------- */
+/* ---- Threads that ask ----------------------------------------------------------------------- */
 
 typedef struct asker {
   registry *kernels;
@@ -193,7 +193,7 @@ static void different_keys_are_built_side_by_side(void **state) {
   assert_int_equal(freed, 8);
 }
 
-/* ---- Growth --------------------------------------------------------------------------------------- */
+/* ---- Growth --------------------------------------------------------------------------------- */
 
 static void every_key_is_found_again(void **state) {
   registry *kernels = new_registry();

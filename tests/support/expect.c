@@ -57,6 +57,6 @@ void expect_same_text(const char *what, const char *got, const char *wanted) {
 
 int expect_to_end(void **state) {
   (void)state;
-  alarm(240);
+  alarm(120);
   return 0;
 }

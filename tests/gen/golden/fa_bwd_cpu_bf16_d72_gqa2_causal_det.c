@@ -150,7 +150,7 @@ static inline element *rows_of(const tensor *t, long long batch, long long head)
 
 /* Preprocess: D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up.
  *
- * Grid: query tiles, at least 1, x heads_q x batch. No scratch.
+ * Grid: query tiles, at least 1 where there are keys, x heads_q x batch. No scratch.
  */
 void fa_bwd_cpu_bf16_d72_gqa2_causal_det_preprocess(
     const void *args, const fa_cpu_block *block) {

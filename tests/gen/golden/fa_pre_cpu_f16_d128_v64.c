@@ -133,7 +133,7 @@ static inline element *rows_of(const tensor *t, long long batch, long long head)
 }
 /* Preprocess: D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up.
  *
- * Grid: query tiles, at least 1, x heads_q x batch. No scratch.
+ * Grid: query tiles, at least 1 where there are keys, x heads_q x batch. No scratch.
  */
 void fa_pre_cpu_f16_d128_v64_preprocess(
     const void *args, const fa_cpu_block *block) {

@@ -150,6 +150,8 @@ static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long
 void fa_pre_cpu_f16_d128_v64_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
+  /* Progress is cleared even where there are keys but no queries. */
+  const long long clearing_tiles = key_tiles > 0 && query_tiles == 0 ? 1 : query_tiles;
   const long long rows = in->batch * in->heads_q * in->seqlen_q;
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
@@ -159,7 +161,7 @@ void fa_pre_cpu_f16_d128_v64_plan(const fa_problem *in, fa_plan *out) {
 
   preprocess_args *p = add_step(
       out, "fa_pre_cpu_f16_d128_v64_preprocess",
-      query_tiles > 0 ? query_tiles : 1, in->heads_q, in->batch, 0, sizeof *p);
+      clearing_tiles, in->heads_q, in->batch, 0, sizeof *p);
   p->seqlen_q = in->seqlen_q;
   p->seqlen_k = in->seqlen_k;
   p->heads_q = in->heads_q;

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Times fagen beside cuDNN and FlashAttention-2 (both through PyTorch) on one GPU.
+
+All contestants of a cell run in this process on the same randn tensors, each captured in a CUDA graph; the
+graphs are replayed in turns, so that a change of clocks meets all of them. A figure is the median over the
+turns, with the smallest and largest. FlashAttention-3 enters by its recorded figures (fa3_h200.json), scaled
+by cuDNN now over cuDNN then, a factor held to [0.88, 1.10].
+
+    compare.py --seconds 300 --save runs.json              all cells that fit the time, rows as they end
+    compare.py --only 'D128 causal' --pass fwd             cells whose name has these words
+    compare.py --show runs.json [more.json] [--markdown] [--plot speed.png]    no GPU needed
+
+FLOPs are 4 B H S S D forward and 2.5 times that backward, half of it causal.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FA3 = HERE / "fa3_h200.json"
+REPLAY_MS = 15  # one replay of a graph: long against the launch of the graph and the events
+
+
+# ---- Cells -------------------------------------------------------------------------------------------
+
+
+def cell_name(cell):
+    mask = "causal" if cell["causal"] else "full"
+    return "D{dim} {} S{seqlen} B{batch} H{heads}/{heads_kv}".format(mask, **cell)
+
+
+def load_cells(words, passes):
+    cells = json.loads(FA3.read_text())["cells"]
+    return [(cell, p) for cell in cells for p in passes
+            if all(word in cell_name(cell).split() for word in words)]
+
+
+def flops(cell, which):
+    pairs = cell["batch"] * cell["heads"] * cell["seqlen"] ** 2 * (0.5 if cell["causal"] else 1.0)
+    return 4.0 * pairs * cell["dim"] * (1.0 if which == "fwd" else 2.5)
+
+
+# ---- Contestants --------------------------------------------------------------------------------------
+
+
+def peers(torch, backend, q, k, v, do, causal, which):
+    """A call of PyTorch's attention with one backend, forward or backward alone."""
+    from torch.nn.attention import sdpa_kernel
+    views = [t.transpose(1, 2).detach().requires_grad_(which == "bwd") for t in (q, k, v)]
+    gradient = do.transpose(1, 2)
+
+    def forward():
+        with sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(
+                *views, is_causal=causal, enable_gqa=k.shape[2] != q.shape[2])
+
+    if which == "fwd":
+        return forward
+    out = forward()
+    return lambda: torch.autograd.grad(out, views, gradient, retain_graph=True)
+
+
+def contestants(torch, cell, which, det):
+    sys.path.insert(0, str(ROOT / "examples" / "pytorch"))
+    import fagen
+    from torch.nn.attention import SDPBackend
+
+    def randn(heads):
+        return torch.randn(cell["batch"], cell["seqlen"], heads, cell["dim"], device="cuda",
+                           dtype=torch.bfloat16)
+
+    causal = cell["causal"]
+    q, k, v = randn(cell["heads"]), randn(cell["heads_kv"]), randn(cell["heads_kv"])
+    do = randn(cell["heads"])
+    calls = {
+        "cudnn": lambda: peers(torch, SDPBackend.CUDNN_ATTENTION, q, k, v, do, causal, which),
+        "fa2": lambda: peers(torch, SDPBackend.FLASH_ATTENTION, q, k, v, do, causal, which),
+    }
+    o, lse = fagen.forward(q, k, v, causal=causal)
+    if which == "fwd":
+        calls["fagen"] = lambda: lambda: fagen.forward(q, k, v, causal=causal)
+    else:
+        for name, deterministic in (("fagen", False), ("fagen_det", True))[:2 if det else 1]:
+            calls[name] = lambda deterministic=deterministic: lambda: fagen.backward(
+                do, q, k, v, o, lse, causal=causal, deterministic=deterministic)
+    return calls
+
+
+# ---- Measuring -----------------------------------------------------------------------------------------
+
+
+def elapsed_ms(torch, run):
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def capture(torch, make):
+    """A graph of as many calls as take about REPLAY_MS, and that number."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call = make()
+        call()
+        once = min(elapsed_ms(torch, call) for _ in range(2))
+        count = max(1, min(200, round(REPLAY_MS / max(once, 1e-3))))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(count):
+                call()
+    torch.cuda.synchronize()
+    return graph, count
+
+
+def clock_mhz(torch):
+    try:
+        return torch.cuda.clock_rate()
+    except Exception:  # needs NVML's Python package
+        return 0
+
+
+def measure(torch, cell, which, turns, det):
+    graphs, missing = {}, {}
+    for name, make in contestants(torch, cell, which, det).items():
+        try:
+            graphs[name] = capture(torch, make)
+        except Exception as error:  # a peer that does not take this case is left out, in words
+            missing[name] = str(error).split("\n")[0][:120]
+    times = {name: [] for name in graphs}
+    clocks = []
+    for turn in range(turns + 1):
+        for name, (graph, count) in graphs.items():
+            ms = elapsed_ms(torch, graph.replay) / count
+            if turn:  # the first turn warms up
+                times[name].append(ms)
+                clocks.append(clock_mhz(torch))
+    work = flops(cell, which)
+    return {"cell": cell, "pass": which, "missing": missing, "mhz": statistics.median(clocks),
+            "tflops": {name: [work / ms * 1e-9 for ms in list_] for name, list_ in times.items()}}
+
+
+# ---- Reporting -----------------------------------------------------------------------------------------
+
+
+def recorded_fa3(run):
+    """FlashAttention-3's figure for this run, or None."""
+    cell, which, cudnn = run["cell"], run["pass"], run["tflops"].get("cudnn")
+    then, fa3 = cell.get(f"cudnn_{which}"), cell.get(f"fa3_{which}")
+    if not (then and fa3 and cudnn):
+        return None
+    return fa3 * min(1.10, max(0.88, statistics.median(cudnn) / then))
+
+
+def summary(run):
+    """Medians, and the ratios that matter."""
+    medians = {name: statistics.median(values) for name, values in run["tflops"].items()}
+    fa3 = recorded_fa3(run)
+    if fa3:
+        medians["fa3"] = fa3
+    others = [medians[name] for name in ("cudnn", "fa2", "fa3") if name in medians]
+    ours = medians.get("fagen")
+    ratios = {}
+    if ours and others:
+        ratios["best"] = ours / max(others)
+    if ours and "cudnn" in medians:
+        ratios["cudnn"] = ours / medians["cudnn"]
+    return medians, ratios
+
+
+def spread(values):
+    return 100.0 * (max(values) - min(values)) / statistics.median(values)
+
+
+COLUMNS = ("fa2", "cudnn", "fa3", "fagen", "fagen_det")
+
+
+def print_row(run, markdown):
+    medians, ratios = summary(run)
+    figures = []
+    for name in COLUMNS:
+        figure = f"{medians[name]:.0f}" if name in medians else "-"
+        if name in run["tflops"]:
+            figure += f" ({spread(run['tflops'][name]):.1f} %)"
+        figures.append(figure)
+    figures += [f"{ratios[r]:.2f}" if r in ratios else "-" for r in ("cudnn", "best")]
+    figures.append(f"{run['mhz']:.0f}")
+    name = f"{run['pass']} {cell_name(run['cell'])}"
+    if markdown:
+        print(f"| {name} | " + " | ".join(figures) + " |")
+    else:
+        print(f"{name:36}" + "".join(f"{figure:>14}" for figure in figures), flush=True)
+    for missing, why in run["missing"].items():
+        print(f"    {missing} left out: {why}", file=sys.stderr)
+
+
+def print_head(markdown):
+    names = [*COLUMNS, "/ cudnn", "/ best", "MHz"]
+    if markdown:
+        print("| TFLOP/s, bf16 | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
+    else:
+        print(f"{'TFLOP/s (spread)':36}" + "".join(f"{name:>14}" for name in names))
+
+
+def print_means(runs):
+    for which in ("fwd", "bwd"):
+        best = [summary(r)[1]["best"] for r in runs if r["pass"] == which and "best" in summary(r)[1]]
+        if best:
+            mean = math.exp(sum(map(math.log, best)) / len(best))
+            print(f"{which}: geometric mean {mean:.3f} of the best of the others over {len(best)} cells, "
+                  f"smallest {min(best):.3f}")
+
+
+def merge(files):
+    """The turns of all files, cell by cell."""
+    merged = {}
+    for file in files:
+        for run in json.loads(pathlib.Path(file).read_text()):
+            key = (run["pass"], cell_name(run["cell"]))
+            known = merged.setdefault(key, {**run, "tflops": {}})
+            for name, values in run["tflops"].items():
+                known["tflops"].setdefault(name, []).extend(values)
+    return list(merged.values())
+
+
+def plot(runs, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    panels = sorted({(r["pass"], r["cell"]["dim"], r["cell"]["causal"]) for r in runs
+                     if r["cell"]["dim"] in (64, 128, 256)}, key=lambda p: (p[0] != "fwd", p[1:]))
+    columns = 3
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(12, 3 * rows), squeeze=False)
+    for axis, (which, dim, causal) in zip(axes.flat, panels):
+        axis.set_title(f"{which} D={dim} {'causal' if causal else 'full'}")
+        for name in ("fa2", "cudnn", "fa3", "fagen"):
+            points = sorted((r["cell"]["seqlen"], summary(r)[0][name]) for r in runs
+                            if (r["pass"], r["cell"]["dim"], r["cell"]["causal"]) == (which, dim, causal)
+                            and r["cell"]["batch"] * r["cell"]["seqlen"] == 16384
+                            and r["cell"]["heads"] == r["cell"]["heads_kv"] and name in summary(r)[0])
+            if points:
+                axis.plot(*zip(*points), marker="o", label=name,
+                          linewidth=2.5 if name == "fagen" else 1.2)
+        axis.set_xscale("log", base=2)
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("sequence length")
+        axis.set_ylabel("TFLOP/s")
+    axes.flat[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def run_cells(options):
+    import torch
+    if not torch.cuda.is_available():
+        sys.exit("compare.py: no GPU that PyTorch can use; --show FILE works without one")
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
+          f"cuDNN {torch.backends.cudnn.version()}")
+    torch.manual_seed(options.seed)
+    end, runs = time.monotonic() + options.seconds, []
+    print_head(options.markdown)
+    for cell, which in load_cells(options.only.split(), options.passes):
+        if time.monotonic() > end:
+            print("the time is spent; cells left over were not measured", file=sys.stderr)
+            break
+        runs.append(measure(torch, cell, which, options.turns, options.det))
+        print_row(runs[-1], options.markdown)
+        torch.cuda.empty_cache()
+        if options.save:
+            pathlib.Path(options.save).write_text(json.dumps(runs))
+    return runs
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="words a cell's name must have, such as 'D128 causal'")
+    parser.add_argument("--pass", dest="passes", choices=("fwd", "bwd"), action="append")
+    parser.add_argument("--det", action="store_true", help="time the deterministic backward too")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=600, help="start no cell after this long")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", help="write what was measured as JSON")
+    parser.add_argument("--show", nargs="+", metavar="FILE", help="merge and print saved runs")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--plot", metavar="PNG")
+    options = parser.parse_args()
+    options.passes = options.passes or ["fwd", "bwd"]
+    if options.show:
+        runs = merge(options.show)
+        print_head(options.markdown)
+        for run in runs:
+            print_row(run, options.markdown)
+    else:
+        runs = run_cells(options)
+    print_means(runs)
+    if options.plot:
+        plot(runs, options.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+% include "sm80/fwd.cu.lua"

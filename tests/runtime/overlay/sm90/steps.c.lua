@@ -1,0 +1,1 @@
+% include "sm80/steps.c.lua"
