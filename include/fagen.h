@@ -88,7 +88,7 @@ typedef struct fa_context fa_context;
 struct CUstream_st;
 
 typedef enum fa_backend {
-  FA_BACKEND_BEST = 0, /* the GPU when there is a usable one, else the processor */
+  FA_BACKEND_BEST = 0, /* a usable GPU, else the processor; with device or cu_context, FA_CUDA */
   FA_CPU = 1,          /* the processor: needs no driver and no compiler */
   FA_CUDA = 2          /* an NVIDIA GPU, or an error that says what is missing */
 } fa_backend;
@@ -103,7 +103,7 @@ typedef struct fa_options {
   const char *template_dir; /* overlay of templates that come first; NULL = FA_TEMPLATE_DIR */
   const char *cache_dir;    /* disk cache of GPU kernels; NULL = FA_CACHE_DIR; "" = none */
   const char *nvrtc;        /* path of libnvrtc; NULL = FA_NVRTC, else the loader's */
-  const char *log;          /* NULL = FA_LOG */
+  const char *log;          /* "off", "info"; NULL = FA_LOG; else warnings alone, on stderr */
 } fa_options;
 /* clang-format off */
 #define FA_OPTIONS_INIT { sizeof(fa_options), 0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL }
@@ -119,7 +119,7 @@ FA_API void fa_context_destroy(fa_context *context);
 typedef struct fa_context_info {
   size_t size;
   int32_t backend; /* FA_CPU or FA_CUDA */
-  int32_t arch;    /* compute capability such as 90; 0 on cpu */
+  int32_t arch;    /* the arch of fa_spec that the device runs, such as 90; 0 on cpu */
   int32_t threads; /* cpu: threads a launch uses */
   int32_t reserved;
   const char *simd; /* cpu: the primitives in use, such as "avx2"; "" on a GPU. Static. */

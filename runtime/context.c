@@ -68,7 +68,7 @@ static fa_status fill(fa_context *context, const fa_options *options) {
   fa_status status = choose_log(&context->log, options->log);
   if (!status && overlay && !(context->template_dir = strdup(overlay)))
     status = fail(FA_NO_MEMORY, "context: out of memory");
-  if (!status) status = registry_create(&context->kernels);
+  if (!status) status = registry_create(&context->kernels, kernel_free);
   if (!status) status = open_device(context, options);
   return status;
 }
@@ -92,7 +92,7 @@ FA_API fa_status fa_context_create(fa_context **out, const fa_options *options) 
 
 FA_API void fa_context_destroy(fa_context *context) {
   if (!context) return;
-  registry_destroy(context->kernels, kernel_free);
+  registry_destroy(context->kernels);
   if (context->backend) context->backend->close(context);
   free(context->template_dir);
   free(context);

@@ -34,6 +34,7 @@ typedef struct build {
 } build;
 
 struct registry {
+  registry_free free_kernel;
   _Atomic(table *) current;
   pthread_mutex_t lock; /* guards additions and the list of builds; never held during a build */
   pthread_cond_t built;
@@ -141,7 +142,10 @@ static fa_status build_first(const fa_kernel **out, registry *kernels, fa_contex
   pthread_mutex_unlock(&kernels->lock);
   b->status = make(&b->kernel, context, spec);
   pthread_mutex_lock(&kernels->lock);
-  if (!b->status) b->status = publish(kernels, spec, b->kernel);
+  if (!b->status && (b->status = publish(kernels, spec, b->kernel))) {
+    kernels->free_kernel(b->kernel);
+    b->kernel = NULL;
+  }
   if (b->status) b->message = strdup(fa_error_message());
   b->done = 1;
   remove_build(kernels, b);
@@ -170,7 +174,7 @@ fa_status registry_get(const fa_kernel **out, registry *kernels, fa_context *con
   return status;
 }
 
-fa_status registry_create(registry **out) {
+fa_status registry_create(registry **out, registry_free free_kernel) {
   registry *kernels = calloc(1, sizeof *kernels);
   table *first = kernels ? new_table(FIRST_CAPACITY) : NULL;
   *out = first ? kernels : NULL;
@@ -179,18 +183,19 @@ fa_status registry_create(registry **out) {
     return fail(FA_NO_MEMORY, "registry: out of memory");
   }
   atomic_store(&kernels->current, first);
+  kernels->free_kernel = free_kernel;
   kernels->fork_depth = fork_depth();
   pthread_mutex_init(&kernels->lock, NULL);
   pthread_cond_init(&kernels->built, NULL);
   return FA_OK;
 }
 
-void registry_destroy(registry *kernels, void (*free_kernel)(fa_kernel *kernel)) {
+void registry_destroy(registry *kernels) {
   if (!kernels) return;
   table *at = atomic_load(&kernels->current);
   for (size_t i = 0; i < at->capacity; ++i) {
     entry *e = atomic_load(&at->slots[i]);
-    if (e) free_kernel(e->kernel);
+    if (e) kernels->free_kernel(e->kernel);
     free(e);
   }
   while (at) {

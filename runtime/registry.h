@@ -9,10 +9,13 @@ typedef struct registry registry;
 /* Builds the kernel of a canonical spec. */
 typedef fa_status (*registry_build)(fa_kernel **out, fa_context *context, const fa_spec *spec);
 
-fa_status registry_create(registry **out);
+/* free_kernel frees what a build made. */
+typedef void (*registry_free)(fa_kernel *kernel);
 
-/* Frees the registry, and every kernel with `free_kernel`. NULL is allowed. */
-void registry_destroy(registry *kernels, void (*free_kernel)(fa_kernel *kernel));
+fa_status registry_create(registry **out, registry_free free_kernel);
+
+/* Frees the registry and every kernel. NULL is allowed. */
+void registry_destroy(registry *kernels);
 
 /* The kernel of a canonical spec if it is built, else NULL. Waits for nothing. */
 const fa_kernel *registry_find(registry *kernels, const fa_spec *spec);

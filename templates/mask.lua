@@ -170,7 +170,8 @@ end
 -- an index. A target that holds tiles whole, with keys past the end in the last, says so for the
 -- mask to cover them: cut = true where keys are walked; where they are fixed, inside is the C name
 -- of "none is past the end". Gives setup (lines of C), runs of { from, to, masked }, each from the
--- end of the one before, and longest, "first" or "last": which fixed positions visit the most.
+-- end of the one before, and longest, "first" or "last": which fixed positions visit the most. With
+-- ends_only, for whoever loads tiles but does not mask them, one run.
 function mask.runs(walk)
   local inside = mask.open_end and walk.inside
   if mask.trivial and not walk.cut and not inside then
@@ -198,7 +199,7 @@ function mask.runs(walk)
     finish = declare("tile_end", "min((max(%s, 0) + %d) / %d, %s)", index(possible.high, 1),
       tile - 1, tile, walk.tiles)
   end
-  if certain.empty then
+  if certain.empty or walk.ends_only then
     run(begin, finish, true)
   else
     local from, to = "0", walk.tiles

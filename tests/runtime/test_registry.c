@@ -73,7 +73,7 @@ static void release(fa_kernel *kernel) {
 static registry *new_registry(void) {
   registry *kernels;
   builds = freed = may_end = 0;
-  expect_ok(registry_create(&kernels));
+  expect_ok(registry_create(&kernels, release));
   return kernels;
 }
 
@@ -128,7 +128,7 @@ static void one_key_is_built_once_for_all_threads(void **state) {
     assert_ptr_equal(askers[i].got, askers[0].got);
   }
   assert_kernel_of(askers[0].got, &askers[0].key);
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
   assert_int_equal(freed, 1);
 }
 
@@ -150,7 +150,7 @@ static void a_failure_is_shared_and_forgotten(void **state) {
   assert_int_equal(builds, 2);
   expect_ok(registry_get(&got, kernels, NULL, &key, build));
   assert_kernel_of(got, &key);
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
   assert_int_equal(freed, 1);
 }
 
@@ -173,7 +173,7 @@ static void a_slow_build_delays_no_other_key(void **state) {
   pthread_join(thread, NULL);
   assert_int_equal(slow.status, FA_OK);
   assert_int_equal(builds, 3);
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
   assert_int_equal(freed, 3);
 }
 
@@ -189,7 +189,7 @@ static void different_keys_are_built_side_by_side(void **state) {
     assert_kernel_of(askers[i].got, &askers[i].key);
     assert_ptr_equal(askers[i].got, askers[i % 8].got);
   }
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
   assert_int_equal(freed, 8);
 }
 
@@ -211,7 +211,7 @@ static void every_key_is_found_again(void **state) {
     assert_kernel_of(again, &key);
   }
   assert_int_equal(builds, MANY);
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
   assert_int_equal(freed, MANY);
 }
 
@@ -234,7 +234,7 @@ static void keys_are_compared_whole(void **state) {
   for (int i = 0; i < count; ++i) expect_ok(registry_get(&got[i], kernels, NULL, &keys[i], build));
   assert_int_equal(builds, count);
   for (int i = 0; i < count; ++i) assert_kernel_of(got[i], &keys[i]);
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
 }
 
 typedef struct reader {
@@ -285,14 +285,14 @@ static void look_up_works_while_the_table_grows(void **state) {
     assert_true(readers[i].found >= 40);
   }
   assert_int_equal(builds, MANY);
-  registry_destroy(kernels, release);
+  registry_destroy(kernels);
 }
 
 static void nothing_can_be_destroyed(void **state) {
   registry *kernels = new_registry();
   (void)state;
-  registry_destroy(NULL, release);
-  registry_destroy(kernels, release);
+  registry_destroy(NULL);
+  registry_destroy(kernels);
   assert_int_equal(freed, 0);
 }
 
