@@ -49,6 +49,11 @@ void cache_close(cache *open) {
   free(open);
 }
 
+char *cache_choose(const char *dir) {
+  size_t given;
+  return cache_folder_choose(dir, &given);
+}
+
 const char *cache_path(const cache *open) {
   return open ? open->path : "";
 }
@@ -231,6 +236,13 @@ static DIR *open_listing(const cache *of) {
   return listing;
 }
 
+/* An entry under another name is never found. */
+static int is_named_so(const char *file, const char *key) {
+  char name[CACHE_FILE_NAME];
+  name_file(name, key, entry_ending);
+  return !strcmp(file, name);
+}
+
 void cache_visit(cache *of, void (*visit)(void *to, const cache_item *item), void *to) {
   DIR *listing = of ? open_listing(of) : NULL;
   if (!listing) return;
@@ -241,8 +253,10 @@ void cache_visit(cache *of, void (*visit)(void *to, const cache_item *item), voi
     found result = read_entry(&entry, of, at->d_name, &info);
     if (result == ABSENT) continue; /* gone since */
     cache_item item = {.file = at->d_name,
-                       .key = result == FOUND ? entry.key : NULL,
+                       .key =
+                           result == FOUND && is_named_so(at->d_name, entry.key) ? entry.key : NULL,
                        .bytes = (uint64_t)info.st_size,
+                       .made = (int64_t)info.st_mtim.tv_sec,
                        .last_used = (int64_t)info.st_atim.tv_sec};
     visit(to, &item);
     cache_entry_free(&entry);

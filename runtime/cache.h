@@ -59,10 +59,14 @@ void cache_lock_drop(cache_lock *lock);
 
 typedef struct cache_item {
   const char *file;
-  const char *key; /* NULL when damaged */
+  const char *key; /* NULL when damaged, or not under its key's name */
   uint64_t bytes;
-  int64_t last_used; /* seconds since 1970 */
+  int64_t made, last_used; /* seconds since 1970 */
 } cache_item;
+
+/* The folder that cache_open chooses; yours: free(). NULL when none is wanted, or nothing names one.
+   Looks at no disk. */
+char *cache_choose(const char *dir);
 
 /* Visits every entry, in no order; the items last for the visit. Damaged ones too. */
 void cache_visit(cache *of, void (*visit)(void *to, const cache_item *item), void *to);

@@ -16,9 +16,7 @@ static char *join(const char *folder, const char *below) {
   return path;
 }
 
-/* The path, NULL when there is none to be had. *given: how much of it is there or is not ours to
-   make. */
-static char *choose_path(const char *dir, size_t *given) {
+char *cache_folder_choose(const char *dir, size_t *given) {
   const char *named = dir ? dir : getenv("FA_CACHE_DIR");
   *given = 0;
   if (named) return *named ? strdup(named) : NULL;
@@ -52,7 +50,7 @@ static const char *distrust(int folder) {
 
 int cache_folder_open(char **path, const char *dir, log_level log) {
   size_t given;
-  *path = choose_path(dir, &given);
+  *path = cache_folder_choose(dir, &given);
   if (!*path) return -1;
   const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   int folder = open(*path, flags);

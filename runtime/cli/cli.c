@@ -2,7 +2,9 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "files.h"
 #include "runtime/context.h"
 
 int cli_exit_code(fa_status status) {
@@ -34,6 +36,14 @@ int cli_fail(fa_status status) {
 int cli_worst(int code, int next) {
   if (code == CLI_OK || next == CLI_OK) return code + next;
   return code < next ? code : next;
+}
+
+int cli_make_folder(const char *folder) {
+  int error = folder ? files_make_folder(folder) : 0;
+  if (!error) return CLI_OK;
+  fprintf(stderr, "fagen: --output: '%s'; a folder that can be made is needed: %s\n", folder,
+          strerror(error));
+  return CLI_BAD_INPUT;
 }
 
 const char *cli_overlay(void) {

@@ -21,6 +21,9 @@ int cli_fail(fa_status status);
 /* The exit code of a command that went through several specs: 1 if any gave 1, else 2, else 3. */
 int cli_worst(int code, int next);
 
+/* Makes the folder of -o, NULL: none. CLI_OK, or CLI_BAD_INPUT after telling why. */
+int cli_make_folder(const char *folder);
+
 /* The folder of the user's templates, FA_TEMPLATE_DIR; NULL when unset or empty. */
 const char *cli_overlay(void);
 
@@ -31,5 +34,7 @@ fa_status cli_open(fa_context **out, int target);
 int cli_emit(const cli_options *options);
 int cli_list(const cli_options *options);
 int cli_explain(const cli_options *options);
+int cli_compile(const cli_options *options);
+int cli_cache(const cli_options *options);
 
 #endif

@@ -11,7 +11,7 @@
 static int write_file(const char *folder, const char *name, const char *suffix, const char *text) {
   char file[FA_NAME_MAX + 16];
   snprintf(file, sizeof file, "%s%s", name, suffix);
-  int error = files_write(folder, file, text);
+  int error = files_write(folder, file, text, strlen(text));
   if (error) {
     fprintf(stderr, "fagen: %s/%s: %s\n", folder, file, strerror(error));
     return CLI_WRONG;
@@ -40,12 +40,7 @@ int cli_emit(const cli_options *options) {
   spec_list specs;
   fa_status status = spec_list_read(&specs, options->words, options->num_words);
   if (status) return cli_fail(status);
-  int code = CLI_OK, error = options->folder ? files_make_folder(options->folder) : 0;
-  if (error) {
-    fprintf(stderr, "fagen: --output: '%s'; a folder that can be made is needed: %s\n",
-            options->folder, strerror(error));
-    code = CLI_BAD_INPUT;
-  }
+  int code = cli_make_folder(options->folder);
   for (size_t i = 0; !code && i < specs.count; ++i)
     code = emit_one(&specs.items[i], options->folder);
   spec_list_free(&specs);

@@ -4,15 +4,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cost.h"
-#include "gen/error.h"
+#include "explain_parts.h"
 #include "gen/render.h"
 #include "gen/spec.h"
 #include "pairs.h"
-#include "runtime/kernel.h"
 #include "specs.h"
 #include "table.h"
 
@@ -42,67 +39,7 @@ static void print_facts(const render_result *rendered) {
   }
 }
 
-/* ---- The plan ------------------------------------------------------------------------------- */
-
-static void print_step(int number, const fa_step *step, int on_cpu) {
-  char label[24];
-  snprintf(label, sizeof label, "step %d", number);
-  table_row(label, "%s", step->entry);
-  if (on_cpu) {
-    table_row("", "grid %u x %u x %u, scratch %s a thread", step->grid[0], step->grid[1],
-              step->grid[2], amount_of_bytes(step->shared_bytes).text);
-    return;
-  }
-  table_row("", "grid %u x %u x %u, block %u x %u x %u, shared memory %s a block", step->grid[0],
-            step->grid[1], step->grid[2], step->block[0], step->block[1], step->block[2],
-            amount_of_bytes(step->shared_bytes).text);
-  if (step->cluster[0])
-    table_row("", "cluster %u x %u x %u", step->cluster[0], step->cluster[1], step->cluster[2]);
-  if (step->num_maps) table_row("", "%d tensor maps", step->num_maps);
-}
-
-static void print_plan(const fa_plan *plan, int on_cpu) {
-  table_heading("Launch plan on this machine");
-  for (int i = 0; i < plan->num_steps; ++i) print_step(i + 1, &plan->steps[i], on_cpu);
-  table_heading("Workspace, the caller's");
-  for (int i = 0; i < plan->num_parts; ++i)
-    table_row(plan->parts[i].name, "%s at offset %llu",
-              amount_of_bytes((int64_t)plan->parts[i].bytes).text, plan->parts[i].offset);
-  table_row("in all", "%s", amount_of_bytes((int64_t)plan->workspace_bytes).text);
-}
-
-static fa_status make_plan(fa_plan *plan, fa_context *context, const fa_spec *spec,
-                           const cli_sizes *sizes) {
-  const fa_kernel *kernel;
-  fa_status status = fa_get_kernel(&kernel, context, spec);
-  if (status) return status;
-  fa_param *params = calloc(sizes->num_params + 1, sizeof *params);
-  if (!params) return fail(FA_NO_MEMORY, "out of memory for the parameters");
-  for (size_t i = 0; i < sizes->num_params; ++i)
-    params[i] = (fa_param){.name = sizes->params[i].name, .value = sizes->params[i].value};
-  fa_args args = FA_ARGS_INIT;
-  args.batch = sizes->batch;
-  args.heads_q = sizes->heads_q;
-  args.heads_kv = sizes->heads_kv;
-  args.seqlen_q = sizes->seqlen_q;
-  args.seqlen_k = sizes->seqlen_k;
-  args.params = params;
-  args.num_params = sizes->num_params;
-  status = kernel_plan(kernel, &args, plan);
-  free(params);
-  return status;
-}
-
 /* ---- The command ---------------------------------------------------------------------------- */
-
-/* Says what is missing; an error that has nothing to do with this machine stays an error. */
-static int tell_missing(const char *heading, fa_status status) {
-  int code = cli_exit_code(status);
-  if (code != CLI_CANNOT_RUN) return cli_fail(status);
-  table_heading(heading);
-  table_row("not computed", "%s", fa_error_message());
-  return CLI_OK;
-}
 
 static int print_arithmetic(const fa_spec *spec, const cli_sizes *sizes, const char *keep) {
   visible_pairs pairs;
@@ -114,39 +51,37 @@ static int print_arithmetic(const fa_spec *spec, const cli_sizes *sizes, const c
   return CLI_OK;
 }
 
-/* The plan's strings live as long as the kernel: it is printed before the context is closed. */
-static int explain_plan(const fa_spec *spec, const cli_sizes *sizes) {
-  fa_context *context = NULL;
-  fa_plan plan;
-  fa_status status = cli_open(&context, spec->target);
-  if (!status) status = make_plan(&plan, context, spec, sizes);
-  int code = CLI_OK;
-  if (status)
-    code = tell_missing("Launch plan and workspace", status);
-  else
-    print_plan(&plan, spec->target == FA_TARGET_CPU);
-  fa_context_destroy(context);
-  return code;
+static int explain_rendered(const fa_spec *spec, const cli_sizes *sizes, const explain_place *place,
+                            const render_result *rendered) {
+  print_problem(spec, sizes);
+  print_facts(rendered);
+  int code = print_arithmetic(spec, sizes, rendered->keep);
+  if (code) return code;
+  return spec->target == FA_TARGET_CPU ? explain_cpu_plan(spec, sizes)
+                                       : explain_gpu_plan(place, sizes, rendered->launch.text);
 }
 
-static int explain_one(const fa_spec *spec, const cli_options *options) {
-  cli_sizes sizes;
-  fa_status status = options_sizes(&sizes, options, spec);
-  if (!status) status = cost_countable(spec, &sizes);
-  if (status) return cli_fail(status);
+/* What has no templates yet still has its arithmetic. */
+static int explain_unrendered(const fa_spec *spec, const cli_sizes *sizes, fa_status status) {
+  print_problem(spec, sizes);
+  int code = explain_missing("Decisions of the generator, launch plan and workspace", status);
+  return code ? code : print_arithmetic(spec, sizes, NULL);
+}
 
+static int explain_one(const fa_spec *asked, const cli_options *options) {
+  cli_sizes sizes;
   render_result rendered;
-  fa_status text_status = render_spec(&rendered, spec, cli_overlay());
-  if (text_status && cli_exit_code(text_status) != CLI_CANNOT_RUN) return cli_fail(text_status);
-  print_problem(spec, &sizes);
-  int code = CLI_OK;
-  if (text_status)
-    code = tell_missing("Decisions of the generator", text_status);
-  else
-    print_facts(&rendered);
-  if (!code) code = print_arithmetic(spec, &sizes, text_status ? NULL : rendered.keep);
-  if (!code) code = explain_plan(spec, &sizes);
-  if (!text_status) render_free(&rendered);
+  explain_place place = {.spec = *asked};
+  fa_status status = options_sizes(&sizes, options, asked);
+  if (!status) status = cost_countable(asked, &sizes);
+  if (status) return cli_fail(status);
+  if (asked->target != FA_TARGET_CPU) explain_place_find(&place, asked);
+
+  status = render_spec(&rendered, &place.spec, cli_overlay());
+  if (status && cli_exit_code(status) != CLI_CANNOT_RUN) return cli_fail(status);
+  if (status) return explain_unrendered(&place.spec, &sizes, status);
+  int code = explain_rendered(&place.spec, &sizes, &place, &rendered);
+  render_free(&rendered);
   return code;
 }
 

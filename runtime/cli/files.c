@@ -38,34 +38,34 @@ static int permit_by_umask(int descriptor) {
   return fchmod(descriptor, 0666 & ~mask);
 }
 
-static int write_all(int descriptor, const char *text, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t n = write(descriptor, text, bytes);
+static int write_all(int descriptor, const char *bytes, size_t count) {
+  while (count > 0) {
+    ssize_t n = write(descriptor, bytes, count);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
-    text += n;
-    bytes -= (size_t)n;
+    bytes += n;
+    count -= (size_t)n;
   }
   return 0;
 }
 
-/* Writes the text into a new file beside the final one; path ends in XXXXXX. */
-static int write_temporary(char *path, const char *text) {
+/* Writes a new file beside the final one; path ends in XXXXXX. */
+static int write_temporary(char *path, const void *bytes, size_t count) {
   int descriptor = mkstemp(path);
   if (descriptor < 0) return errno;
-  int error = permit_by_umask(descriptor) ? errno : write_all(descriptor, text, strlen(text));
+  int error = permit_by_umask(descriptor) ? errno : write_all(descriptor, bytes, count);
   if (close(descriptor) && !error) error = errno;
   if (error) unlink(path);
   return error;
 }
 
-int files_write(const char *folder, const char *name, const char *text) {
+int files_write(const char *folder, const char *name, const void *bytes, size_t count) {
   char *path = NULL, *temporary = NULL;
   int error = ENOMEM;
   if (asprintf(&path, "%s/%s", folder, name) < 0) path = NULL;
   if (asprintf(&temporary, "%s/.%s.XXXXXX", folder, name) < 0) temporary = NULL;
   if (!path || !temporary) goto cleanup;
-  error = write_temporary(temporary, text);
+  error = write_temporary(temporary, bytes, count);
   if (error) goto cleanup;
   if (rename(temporary, path)) {
     error = errno;

@@ -8,7 +8,9 @@ static const char overview[] =
     "\n"
     "  fagen emit SPEC... [-o DIR]      write the kernel and its launch plan\n"
     "  fagen check SPEC... [sizes]      run it and compare with a float64 reference\n"
-    "  fagen explain SPEC... [sizes]    tiles and reasons, FLOPs, bytes, memory\n"
+    "  fagen explain SPEC... [sizes]    tiles and reasons, FLOPs, bytes, memory, occupancy\n"
+    "  fagen compile SPEC... [-o DIR]   GPU kernels to cubins, several at a time, without a GPU\n"
+    "  fagen cache COMMAND              list, verify or prune the GPU kernels on disk\n"
     "  fagen list                       the words of a spec, targets, variants\n"
     "  fagen help [COMMAND]             this page, or a command's options\n"
     "  fagen --version\n"
@@ -31,7 +33,9 @@ static const char overview[] =
     "\n"
     "Exit codes: 0 right; 1 wrong result or failed build; 2 bad input; 3 cannot run here.\n"
     "Environment: FA_TEMPLATE_DIR, a folder whose templates and variants come before the embedded\n"
-    "ones; FA_THREADS, the threads of the cpu target.\n";
+    "ones; FA_THREADS, the threads of the cpu target; FA_NVRTC, the file of NVRTC, NVIDIA's "
+    "run-time\n"
+    "compiler; FA_CACHE_DIR, the folder of compiled GPU kernels, empty for none.\n";
 
 static const char emit_page[] =
     "fagen emit SPEC... [-o DIR]\n"
@@ -72,13 +76,61 @@ static const char list_page[] =
 static const char explain_page[] =
     "fagen explain SPEC... [sizes]\n"
     "\n"
-    "Shows what the generator decided and why, the launch plan, FLOPs, bytes moved, what is saved\n"
-    "for backward and the workspace, with the products that give each figure. What needs a device\n"
-    "that is not here is named as not computed, with the reason; the rest is shown all the same.\n"
+    "Shows what the generator decided and why, FLOPs, bytes moved, what is saved for backward, "
+    "the\n"
+    "launch plan and the workspace, with the products that give each figure; for a GPU target "
+    "also\n"
+    "registers, spills, shared memory and occupancy of the compiled kernel. The plan is for this\n"
+    "machine's GPU if it runs the spec, else for a device of the spec's arch, which is named. "
+    "What\n"
+    "needs something that is not here is named as not computed, with the reason; the rest is "
+    "shown\n"
+    "all the same.\n"
     "\n" SIZE_OPTIONS("1", "32, or the next multiple of the group", "8192",
                       "8192") "\n"
                               "  fagen explain fwd cpu bf16 d128 causal --heads 32 --seqlen 8192\n"
                               "  fagen explain bwd sm90 bf16 d128 gqa4 causal --batch 4\n";
+
+static const char compile_page[] =
+    "fagen compile SPEC... [-o DIR] [--jobs N] [--no-cache]\n"
+    "\n"
+    "Compiles GPU kernels with NVRTC, NVIDIA's run-time compiler, several at a time. Needs no\n"
+    "GPU and no driver. Shows of each kernel the milliseconds to render and to compile it,\n"
+    "registers a thread, bytes spilled a thread, shared memory a block (static + dynamic), the\n"
+    "bytes of the cubin and whether it came from NVRTC or from the disk cache; a kernel with\n"
+    "several entries has a line for each. What was compiled is kept, see `fagen help cache`.\n"
+    "\n"
+    "  -o, --output DIR   write NAME.cubin into DIR, which is made with its parents; without it\n"
+    "                     no file is written outside the disk cache\n"
+    "  -j, --jobs N       kernels at a time, 1 to 1024; default: as many as processors\n"
+    "      --no-cache     compile all anew, and keep nothing\n"
+    "\n"
+    "Exit codes: 1 when a kernel does not compile; 3 without NVRTC, which FA_NVRTC may name.\n"
+    "\n"
+    "  fagen compile fwd,bwd sm80 bf16 d64,128\n"
+    "  fagen compile fwd sm80 cc80,cc86,cc90 f16 d64 causal -o cubins\n";
+
+static const char cache_page[] =
+    "fagen cache list\n"
+    "fagen cache verify\n"
+    "fagen cache prune [--max-bytes N]\n"
+    "\n"
+    "Looks after the folder in which compiled GPU kernels are kept for other processes and\n"
+    "later ones: FA_CACHE_DIR, else fagen in XDG_CACHE_HOME, else .cache/fagen in HOME. An\n"
+    "empty FA_CACHE_DIR is no folder. It may be removed at any time; what is needed is made\n"
+    "again.\n"
+    "\n"
+    "  list               each entry: kernel, arch, bytes, age, time since its last use; the\n"
+    "                     latest used first. A kernel is there once for each version of the\n"
+    "                     templates, of NVRTC and of fagen\n"
+    "  verify             reads every entry whole: form, lengths, checksum, key. Damaged ones\n"
+    "                     are named, and the exit code is 1\n"
+    "  prune              removes damaged entries, and what dead processes left\n"
+    "      --max-bytes N  and then the entries least lately used until the rest takes N bytes\n"
+    "                     at most; K, M and G behind the number are 1024, 1024^2 and 1024^3\n"
+    "\n"
+    "  fagen cache list\n"
+    "  fagen cache prune --max-bytes 512M\n";
 
 static const char check_page[] =
     "fagen check SPEC... [sizes]\n"
@@ -114,6 +166,12 @@ void help_print(cli_command command) {
     break;
   case CLI_CHECK:
     page = check_page;
+    break;
+  case CLI_COMPILE:
+    page = compile_page;
+    break;
+  case CLI_CACHE:
+    page = cache_page;
     break;
   case CLI_HELP:
     break;

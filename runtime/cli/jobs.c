@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "occupancy.h"
+#include "options.h"
 #include "progress.h"
 
 typedef struct pool {
@@ -26,8 +27,8 @@ static fa_status build(job *j, const cuda_tools *tools) {
   gpu_plan plan;
   fa_status status = cuda_build_or_load(&j->binary, j->spec, tools);
   if (status) return status;
-  status = gpu_plan_compile(&plan, j->spec, j->binary.launch_source, model->processors,
-                            model->l2_bytes);
+  status =
+      gpu_plan_compile(&plan, j->spec, j->binary.launch_source, model->processors, model->l2_bytes);
   if (status) return status;
   status = gpu_plan_dynamic_shared(j->dynamic_bytes, &plan, &j->binary.code);
   gpu_plan_free(&plan);
@@ -82,10 +83,10 @@ static int processors_of_process(void) {
 
 void jobs_run(job *jobs, size_t count, int threads, const cuda_tools *tools) {
   pool p = {.jobs = jobs, .count = count, .tools = tools};
-  pthread_t workers[JOBS_MOST_THREADS];
+  pthread_t workers[CLI_MOST_JOBS];
   int started = 0;
   if (threads < 1) threads = processors_of_process();
-  if (threads > JOBS_MOST_THREADS) threads = JOBS_MOST_THREADS;
+  if (threads > CLI_MOST_JOBS) threads = CLI_MOST_JOBS;
   if ((size_t)threads > count) threads = (int)count;
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.one_done, NULL);

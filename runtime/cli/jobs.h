@@ -5,8 +5,6 @@
 #include "fagen.h"
 #include "gpu_build.h"
 
-enum { JOBS_MOST_THREADS = 1024 };
-
 typedef struct job {
   const fa_spec *spec; /* canonical, of a GPU target; borrowed */
   char name[FA_NAME_MAX];
@@ -20,8 +18,8 @@ typedef struct job {
 job *jobs_create(const fa_spec *specs, size_t count);
 void jobs_free(job *jobs, size_t count);
 
-/* Builds all; a failure does not stop the others. Shows its progress. threads: 0 = as many as this
-   process may use processors. */
+/* Builds all; a failure does not stop the others. Shows its progress. threads: 0 = as many
+   processors as this process may use; at most CLI_MOST_JOBS. */
 void jobs_run(job *jobs, size_t count, int threads, const cuda_tools *tools);
 
 #endif

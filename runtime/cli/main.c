@@ -38,14 +38,17 @@ static const struct command {
     {"list", CLI_LIST, cli_list},
     {"explain", CLI_EXPLAIN, cli_explain},
     {"check", CLI_CHECK, check},
+    {"compile", CLI_COMPILE, cli_compile},
+    {"cache", CLI_CACHE, cli_cache},
     {"help", CLI_HELP, help},
 };
+
+static const char command_names[] = "emit, list, explain, check, compile, cache and help";
 
 static const struct command *find_command(const char *name) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i)
     if (!strcmp(commands[i].name, name)) return &commands[i];
-  fprintf(stderr, "fagen: '%s' is no command; there are emit, list, explain, check and help\n",
-          name);
+  fprintf(stderr, "fagen: '%s' is no command; there are %s\n", name, command_names);
   return NULL;
 }
 
@@ -79,7 +82,7 @@ static int run_command(const struct command *command, int argc, char **argv) {
 
 static int run(int argc, char **argv) {
   if (argc < 2) {
-    fprintf(stderr, "fagen: a command is needed: emit, list, explain, check or help\n");
+    fprintf(stderr, "fagen: a command is needed: %s\n", command_names);
     return CLI_BAD_INPUT;
   }
   if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {

@@ -62,8 +62,7 @@ occupancy occupancy_of(const gpu_model *model, int registers, int shared_bytes, 
                 {model->blocks, "blocks"}};
   occupancy found = {limits[0].blocks, 0, limits[0].limit};
   for (size_t i = 1; i < sizeof limits / sizeof *limits; ++i)
-    if (limits[i].blocks < found.blocks)
-      found = (occupancy){limits[i].blocks, 0, limits[i].limit};
+    if (limits[i].blocks < found.blocks) found = (occupancy){limits[i].blocks, 0, limits[i].limit};
   found.warps = found.blocks * block_warps;
   return found;
 }

@@ -25,6 +25,31 @@ static fa_status read_size(int64_t *out, const char *option, const char *text) {
   return FA_OK;
 }
 
+static fa_status read_jobs(int64_t *out, const char *text) {
+  fa_status status = read_size(out, "jobs", text);
+  if (!status && *out >= 1 && *out <= CLI_MOST_JOBS) return FA_OK;
+  return fail(FA_INVALID, "--jobs: '%s'; a whole number from 1 to %d is needed", text,
+              CLI_MOST_JOBS);
+}
+
+/* "64M": with a letter, so many times 1024, 1024^2 or 1024^3. */
+static fa_status read_bytes(int64_t *out, const char *option, const char *text) {
+  static const char letters[] = "KMG";
+  char *end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  const char *letter = *end ? strchr(letters, *end) : NULL;
+  int64_t unit = letter ? INT64_C(1) << 10 * (letter - letters + 1) : 1;
+  size_t digits = strspn(text, "0123456789");
+  int whole = digits && text + digits == end && (!*end || (letter && !end[1]));
+  if (!whole || errno || __builtin_mul_overflow(value, unit, out))
+    return fail(FA_INVALID,
+                "--%s: '%s'; a whole number from 0 to %" PRId64
+                " is needed, or one followed by K, M or G, such as 512M",
+                option, text, INT64_MAX);
+  return FA_OK;
+}
+
 static fa_status read_seed(uint64_t *out, const char *text) {
   char *end;
   errno = 0;
@@ -87,8 +112,11 @@ enum {
   SCALE,
   SEED,
   PARAM,
+  NO_CACHE,
+  MAX_BYTES,
   SIZED = CLI_EXPLAIN | CLI_CHECK,
-  EVERY = CLI_EMIT | CLI_LIST | CLI_EXPLAIN | CLI_CHECK | CLI_HELP
+  WRITING = CLI_EMIT | CLI_COMPILE,
+  EVERY = CLI_EMIT | CLI_LIST | CLI_EXPLAIN | CLI_CHECK | CLI_HELP | CLI_COMPILE | CLI_CACHE
 };
 
 static const struct known_option {
@@ -96,11 +124,19 @@ static const struct known_option {
   int takes_value, letter;
   unsigned commands; /* of cli_command */
 } known_options[] = {
-    {"help", 0, 'h', EVERY},          {"output", 1, 'o', CLI_EMIT},
-    {"batch", 1, BATCH, SIZED},       {"heads", 1, HEADS, SIZED},
-    {"heads-kv", 1, HEADS_KV, SIZED}, {"seqlen", 1, SEQLEN, SIZED},
-    {"seqlen-k", 1, SEQLEN_K, SIZED}, {"scale", 1, SCALE, CLI_CHECK},
-    {"param", 1, PARAM, SIZED},       {"seed", 1, SEED, CLI_CHECK},
+    {"help", 0, 'h', EVERY},
+    {"output", 1, 'o', WRITING},
+    {"batch", 1, BATCH, SIZED},
+    {"heads", 1, HEADS, SIZED},
+    {"heads-kv", 1, HEADS_KV, SIZED},
+    {"seqlen", 1, SEQLEN, SIZED},
+    {"seqlen-k", 1, SEQLEN_K, SIZED},
+    {"scale", 1, SCALE, CLI_CHECK},
+    {"param", 1, PARAM, SIZED},
+    {"seed", 1, SEED, CLI_CHECK},
+    {"jobs", 1, 'j', CLI_COMPILE},
+    {"no-cache", 0, NO_CACHE, CLI_COMPILE},
+    {"max-bytes", 1, MAX_BYTES, CLI_CACHE},
 };
 enum { NUM_OPTIONS = sizeof known_options / sizeof *known_options };
 
@@ -139,6 +175,13 @@ static fa_status take_option(cli_options *options, int letter, const char *value
     return read_seed(&sizes->seed, value);
   case PARAM:
     return read_param(options, value);
+  case 'j':
+    return read_jobs(&options->jobs, value);
+  case NO_CACHE:
+    options->no_cache = 1;
+    return FA_OK;
+  case MAX_BYTES:
+    return read_bytes(&options->max_bytes, "max-bytes", value);
   }
   return fail(FA_INVALID, "option %d is not read", letter);
 }
@@ -157,6 +200,7 @@ static fa_status refuse_option(const char *command, char **argv, int reason) {
 
 fa_status options_parse(cli_options *out, cli_command command, int argc, char **argv) {
   *out = (cli_options){.command = command,
+                       .max_bytes = CLI_NOT_GIVEN,
                        .sizes = {.batch = CLI_NOT_GIVEN,
                                  .heads_q = CLI_NOT_GIVEN,
                                  .heads_kv = CLI_NOT_GIVEN,
@@ -165,10 +209,11 @@ fa_status options_parse(cli_options *out, cli_command command, int argc, char **
                                  .seed = 1}};
   struct option table[NUM_OPTIONS + 1];
   make_table(table, command);
+  const char *letters = command == CLI_COMPILE ? ":ho:j:" : command == CLI_EMIT ? ":ho:" : ":h";
   fa_status status = FA_OK;
   opterr = 0;
   for (int letter; !status;) {
-    letter = getopt_long(argc, argv, command == CLI_EMIT ? ":ho:" : ":h", table, NULL);
+    letter = getopt_long(argc, argv, letters, table, NULL);
     if (letter == -1) break;
     int refused = letter == '?' || letter == ':';
     status = refused ? refuse_option(argv[0], argv, letter) : take_option(out, letter, optarg);

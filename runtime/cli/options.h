@@ -11,11 +11,15 @@ typedef enum cli_command {
   CLI_LIST = 2,
   CLI_EXPLAIN = 4,
   CLI_CHECK = 8,
-  CLI_HELP = 16
+  CLI_HELP = 16,
+  CLI_COMPILE = 32,
+  CLI_CACHE = 64
 } cli_command;
 
 /* What stands for a size that was not given: 0 is a size. */
 enum { CLI_NOT_GIVEN = -1 };
+
+enum { CLI_MOST_JOBS = 1024 };
 
 typedef struct cli_options {
   cli_command command;
@@ -23,7 +27,10 @@ typedef struct cli_options {
   const char *folder; /* -o DIR; NULL = not given */
   char *const *words; /* the arguments that are no options */
   size_t num_words;
-  cli_sizes sizes; /* as given: CLI_NOT_GIVEN where it was not */
+  int64_t jobs; /* 0 = not given */
+  int no_cache;
+  int64_t max_bytes; /* CLI_NOT_GIVEN, or what prune leaves */
+  cli_sizes sizes;   /* as given: CLI_NOT_GIVEN where it was not */
   cli_param *params;
 } cli_options;
 

@@ -1,4 +1,4 @@
-/* progress.c: the progress line of the command line tool, which has one thread. */
+/* progress.c: the progress line of the command line tool, which one thread writes. */
 #include "progress.h"
 
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 static const double quiet_seconds = 0.5;
+enum { BAR_COLUMNS = 30 };
 
 static struct {
   int started, percent;
@@ -19,6 +20,9 @@ static double now(void) {
 }
 
 void progress_show(const char *what, double done) {
+  static const char full[] = "##############################",
+                    none[] = "..............................";
+  _Static_assert(sizeof full == BAR_COLUMNS + 1 && sizeof none == sizeof full, "one bar");
   if (!isatty(STDERR_FILENO)) return;
   if (!line.started) {
     line.started = 1;
@@ -28,7 +32,9 @@ void progress_show(const char *what, double done) {
   int percent = (int)(100 * done);
   if (percent == line.percent || now() - line.since < quiet_seconds) return;
   line.percent = percent;
-  fprintf(stderr, "\r%s %3d %%", what, percent);
+  int filled = percent * BAR_COLUMNS / 100;
+  fprintf(stderr, "\r%s [%.*s%.*s] %3d %%\033[K", what, filled, full, BAR_COLUMNS - filled, none,
+          percent);
 }
 
 void progress_end(void) {

@@ -2,7 +2,7 @@
 #ifndef FAGEN_CLI_PROGRESS_H
 #define FAGEN_CLI_PROGRESS_H
 
-/* Shows `what` and the percentage of `done`, 0 to 1. May be called often: it writes when the
+/* Shows `what`, a bar and the percentage of `done`, 0 to 1. May be called often: it writes when the
    percentage changes, and not before half a second has passed since the first call. */
 void progress_show(const char *what, double done);
 

@@ -67,17 +67,24 @@ static void softmax_row(const reference_problem *in, row *r) {
   for (int64_t j = 0; j < in->seqlen_k && sum != 0; ++j) r->p[j] /= sum;
 }
 
+static double exact(double value) {
+  return value;
+}
+
 /* o = P V for the row; dim_v values. */
-static void output_row(const reference_problem *in, const row *r, double *o) {
+static void output_row(const reference_problem *in, const row *r, double (*taken)(double),
+                       double *o) {
   for (int64_t c = 0; c < in->dim_v; ++c) o[c] = 0;
   for (int64_t j = 0; j < in->seqlen_k; ++j)
-    if (r->p[j] != 0) add_scaled(o, r->p[j], in->v + key_offset(in, r, j, in->dim_v), in->dim_v);
+    if (r->p[j] != 0)
+      add_scaled(o, taken(r->p[j]), in->v + key_offset(in, r, j, in->dim_v), in->dim_v);
 }
 
 /* Adds what the row gives to dq (its own), dk and dv; o is scratch of dim_v values. */
 static void gradient_row(const reference_problem *in, const row *r, double *o, double *dq,
                          double *dk, double *dv) {
-  output_row(in, r, o);
+  double (*taken)(double) = in->rounded ? in->rounded : exact;
+  output_row(in, r, exact, o);
   const double *q = query_vector(in, in->q, r, in->dim_qk);
   const double *dout = query_vector(in, in->dout, r, in->dim_v);
   double delta = dot(dout, o, in->dim_v) - (in->dlse ? in->dlse[lse_offset(in, r)] : 0);
@@ -85,10 +92,10 @@ static void gradient_row(const reference_problem *in, const row *r, double *o, d
     if (r->p[j] == 0) continue;
     int64_t at_qk = key_offset(in, r, j, in->dim_qk), at_v = key_offset(in, r, j, in->dim_v);
     double dp = dot(dout, in->v + at_v, in->dim_v);
-    double ds = r->p[j] * (dp - delta) * r->slope[j] * in->softmax_scale;
+    double ds = taken(r->p[j] * (dp - delta) * r->slope[j]) * in->softmax_scale;
     add_scaled(dq, ds, in->k + at_qk, in->dim_qk);
     add_scaled(dk + at_qk, ds, q, in->dim_qk);
-    add_scaled(dv + at_v, r->p[j], dout, in->dim_v);
+    add_scaled(dv + at_v, taken(r->p[j]), dout, in->dim_v);
   }
 }
 
@@ -101,7 +108,7 @@ static void one_row(const reference_problem *in, row *r, const results *out, dou
   softmax_row(in, r);
   int64_t vector = (r->batch * in->seqlen_q + r->i) * in->heads_q + r->head_q;
   if (out->o) {
-    output_row(in, r, out->o + vector * in->dim_v);
+    output_row(in, r, in->rounded ? in->rounded : exact, out->o + vector * in->dim_v);
     out->lse[lse_offset(in, r)] = r->lse;
   } else {
     gradient_row(in, r, scratch, out->dq + vector * in->dim_qk, out->dk, out->dv);

@@ -23,6 +23,10 @@ typedef struct reference_problem {
   double (*score)(const void *with, double s, int64_t q, int64_t k, double *derivative);
   const void *with;
 
+  /* What the products P V, P^T dO, dS K and dS^T Q take of P and dS, to see what a kernel loses that
+     hands them over in 16 bits. NULL: P and dS as they are. */
+  double (*rounded)(double value);
+
   /* Told after each row, if not NULL, how much of the work is done: 0 to 1. */
   void (*progress)(void *to, double done);
   void *progress_to;

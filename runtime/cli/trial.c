@@ -345,8 +345,69 @@ static double rounding_of_lse(const trial *t) {
   return f32_sum * sqrt(squares);
 }
 
-/* What rounding costs the gradients: of their own values, and of the O that backward was handed,
-   whose own limit judges it. A change of D acts as that much dLSE would, with no dO at all. */
+static double to_f16(double value) {
+  return storage_round(value, FA_F16);
+}
+
+static double to_bf16(double value) {
+  return storage_round(value, FA_BF16);
+}
+
+/* The reference as a GPU computes: P and dS reach the tensor cores in the dtype. */
+static reference_problem rounded_reference_of(const trial *t) {
+  reference_problem in = reference_of(t);
+  in.rounded = t->spec.dtype == FA_F16 ? to_f16 : to_bf16;
+  return in;
+}
+
+static int rounds_operands(const trial *t) {
+  return t->spec.target != FA_TARGET_CPU && t->spec.dtype != FA_F32;
+}
+
+/* change += other - wanted */
+static void add_change(double *change, const double *other, const double *wanted, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) change[i] += other[i] - wanted[i];
+}
+
+/* What rounding costs O: of its own values and, on a GPU, of P. */
+static fa_status round_output(trial *t) {
+  const view *shape = &t->dense[TRIAL_O];
+  const double *wanted = t->wanted[TRIAL_O];
+  double *change = NULL, *other = NULL, *lse = NULL;
+  fa_status status = allocate_values(&change, shape);
+  if (!status && rounds_operands(t)) {
+    reference_problem in = rounded_reference_of(t);
+    status = allocate_values(&other, shape);
+    if (!status) status = allocate_values(&lse, &t->dense[TRIAL_LSE]);
+    if (!status) status = reference_forward(&in, other, lse);
+    if (!status) add_change(change, other, wanted, view_count(shape->extent));
+  }
+  if (!status) t->rounding[TRIAL_O] = compare_rounding(wanted, change, shape);
+  free(change);
+  free(other);
+  free(lse);
+  return status;
+}
+
+/* Adds to the changes of the gradients what rounding P and dS on a GPU costs them. */
+static fa_status round_operands(const trial *t, const trial_tensor gradients[3],
+                                double *const change[3]) {
+  reference_problem in = rounded_reference_of(t);
+  double *other[3] = {NULL, NULL, NULL};
+  fa_status status = FA_OK;
+  for (int i = 0; i < 3 && !status; ++i)
+    status = allocate_values(&other[i], &t->dense[gradients[i]]);
+  if (!status) status = reference_backward(&in, other[0], other[1], other[2]);
+  for (int i = 0; i < 3 && !status; ++i)
+    add_change(change[i], other[i], t->wanted[gradients[i]],
+               view_count(t->dense[gradients[i]].extent));
+  for (int i = 0; i < 3; ++i) free(other[i]);
+  return status;
+}
+
+/* What rounding costs the gradients: of their own values, of the O that backward was handed, whose
+   own limit judges it, and on a GPU of P and dS. A change of D acts as that much dLSE would, with no
+   dO at all. */
 static fa_status round_gradients(trial *t) {
   static const trial_tensor gradients[3] = {TRIAL_DQ, TRIAL_DK, TRIAL_DV};
   reference_problem in = reference_of(t);
@@ -359,7 +420,8 @@ static fa_status round_gradients(trial *t) {
   in.dout = dout;
   in.dlse = delta;
   status = reference_backward(&in, out[0], out[1], out[2]);
-  for (int i = 0; i < 3; ++i)
+  if (!status && rounds_operands(t)) status = round_operands(t, gradients, out);
+  for (int i = 0; i < 3 && !status; ++i)
     t->rounding[gradients[i]] =
         compare_rounding(t->wanted[gradients[i]], out[i], &t->dense[gradients[i]]);
 cleanup:
@@ -373,7 +435,7 @@ static fa_status run_reference(trial *t) {
   reference_problem in = reference_of(t);
   double **wanted = t->wanted;
   fa_status status = reference_forward(&in, wanted[TRIAL_O], wanted[TRIAL_LSE]);
-  t->rounding[TRIAL_O] = compare_rounding(wanted[TRIAL_O], NULL, &t->dense[TRIAL_O]);
+  if (!status) status = round_output(t);
   t->rounding[TRIAL_LSE] = rounding_of_lse(t);
   if (status || t->pass != FA_BWD) return status;
   status = reference_backward(&in, wanted[TRIAL_DQ], wanted[TRIAL_DK], wanted[TRIAL_DV]);

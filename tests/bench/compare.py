@@ -118,7 +118,7 @@ def capture(torch, make):
             for _ in range(count):
                 call()
     torch.cuda.synchronize()
-    return graph, count
+    return graph, count, call
 
 
 def clock_mhz(torch):
@@ -130,7 +130,8 @@ def clock_mhz(torch):
 
 def measure(torch, cell, which, turns, det):
     graphs, missing = {}, {}
-    for name, make in contestants(torch, cell, which, det).items():
+    calls = contestants(torch, cell, which, det)  # alive to the end: graphs hold only addresses
+    for name, make in calls.items():
         try:
             graphs[name] = capture(torch, make)
         except Exception as error:  # a peer that does not take this case is left out, in words
@@ -138,7 +139,7 @@ def measure(torch, cell, which, turns, det):
     times = {name: [] for name in graphs}
     clocks = []
     for turn in range(turns + 1):
-        for name, (graph, count) in graphs.items():
+        for name, (graph, count, _) in graphs.items():
             ms = elapsed_ms(torch, graph.replay) / count
             if turn:  # the first turn warms up
                 times[name].append(ms)

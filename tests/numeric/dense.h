@@ -1,5 +1,6 @@
-/* dense.h: one problem in plain host memory for tests that launch many times or look at every byte:
-   batch x seqlen x heads x dim without gaps, through fa_forward and fa_backward on cpu. */
+/* dense.h: one problem for tests that launch many times or look at every byte: batch x seqlen x
+   heads x dim without gaps, through fa_forward and fa_backward. On a GPU, tests read and write an
+   image in host memory, which travels to the device before a launch and back after it. */
 #ifndef FAGEN_TESTS_NUMERIC_DENSE_H
 #define FAGEN_TESTS_NUMERIC_DENSE_H
 
@@ -11,10 +12,11 @@ typedef struct dense {
   fa_spec spec;                /* canonical */
   fa_args args;                /* ready to launch; tests may change strides and pointers */
   view shapes[TRIAL_TENSORS];  /* as stored */
-  void *memory[TRIAL_TENSORS]; /* zero until filled */
+  void *memory[TRIAL_TENSORS]; /* of the host; zero until filled */
+  void *device[TRIAL_TENSORS]; /* on cpu the same memory */
 } dense;
 
-/* Heads are query heads, as in trial_of; dLSE is allocated, and args.dlse NULL. */
+/* Heads and words as in trial_of; dLSE is allocated, and args.dlse NULL. */
 void dense_create(dense *out, const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
                   int64_t seqlen_k);
 void dense_free(dense *problem);
@@ -36,11 +38,24 @@ void dense_set(dense *problem, trial_tensor tensor, int64_t index, double value)
 double dense_at(const dense *problem, trial_tensor tensor, int64_t batch, int64_t row, int64_t head,
                 int64_t column);
 
-/* fa_forward; fa_forward and fa_backward. Any status but FA_OK fails the test. */
+/* The address of an element for the library: of the device. */
+void *dense_address(const dense *problem, trial_tensor tensor, int64_t index);
+
+/* Copies all tensors to the device; the outputs, O to dV, from it. On cpu nothing to do. */
+void dense_upload(dense *problem);
+void dense_download(dense *problem, struct CUstream_st *stream);
+
+/* The target that a pass runs on: the spec's, or sm80 where sm90 has no backward. */
+int dense_target(const dense *problem, int pass);
+
+/* fa_forward or fa_backward of what is on the device; any status but FA_OK fails the test. */
+void dense_launch(fa_context *context, const dense *problem, int pass, struct CUstream_st *stream);
+
+/* Forward; forward and backward; between upload and download. */
 void dense_forward(fa_context *context, dense *problem);
 void dense_both(fa_context *context, dense *problem);
 
-/* Fails unless the tensor has the same bytes in both. */
+/* Fails unless the tensor has the same bytes in both; what is not repeatable, the same sums. */
 void assert_same_bytes(const dense *a, const dense *b, trial_tensor tensor);
 
 /* Fails unless every element is within tolerance of the value. */

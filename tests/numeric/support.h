@@ -1,5 +1,5 @@
 /* support.h: what the numeric tests share: assertions that print values, inputs in closed form, one
-   context, trials that must come out right. */
+   context, trials that must come out right. All of it on the target of target.h. */
 #ifndef FAGEN_TESTS_NUMERIC_SUPPORT_H
 #define FAGEN_TESTS_NUMERIC_SUPPORT_H
 
@@ -8,9 +8,10 @@
 #include "../support/expect.h"
 #include "fagen.h"
 #include "runtime/cli/trial.h"
+#include "target.h"
 
 /* The overlay folder with the throw-away variants `ahead` (k - q <= 5) and `twice` (2 s). */
-extern const char *const support_overlay;
+const char *support_overlay(void);
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
@@ -26,17 +27,25 @@ double checksum(const double *values, const int64_t extent[4], const int64_t str
 
 /* ---- Trials ------------------------------------------------------------------------------ */
 
-/* The context of this test program: cpu, two threads, support_overlay. */
+/* The context of this test program, of the target: two threads on cpu, support_overlay. */
 fa_context *support_context(void);
+
+/* A new one like it, with this many threads on cpu. */
+fa_context *support_new_context(int threads);
+
+/* A cmocka group setup: a program that hangs is ended by a signal, and one whose target needs a GPU
+   where there is none ends with exit code 77 and the line "SKIP name: reason". */
+int support_begin(void **state);
 
 /* A cmocka group teardown: prints the largest errors seen and frees the context. */
 int support_end(void **state);
 
-/* A poisoned trial of `words` ("bwd cpu f32 d64 gqa2"); heads are query heads. */
+/* A poisoned trial of target_words(words) ("bwd cpu f32 d64 gqa2"); heads are query heads. */
 trial_options trial_of(const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
                        int64_t seqlen_k);
 
-/* Runs the trial; fails the test when it cannot run. Free with trial_free. */
+/* Runs the trial; fails the test when it cannot run, skips it where the target has no such kernel.
+   Free with trial_free. */
 void run_trial(trial_result *out, const trial_options *options);
 void run_trial_on(trial_result *out, fa_context *context, const trial_options *options);
 
@@ -44,7 +53,7 @@ void run_trial_on(trial_result *out, fa_context *context, const trial_options *o
    memory around the tensors was touched. */
 void assert_result_right(const trial_options *options, const trial_result *result);
 
-/* run_trial, assert_result_right, trial_free. */
+/* run_trial, assert_result_right, trial_free; of forward alone where the target has no backward. */
 void assert_trial_right(const trial_options *options);
 
 /* The output of a result; fails when there is none. */
@@ -54,7 +63,16 @@ const trial_output *output_of(const trial_result *result, trial_tensor tensor);
 double got_at(const trial_result *result, trial_tensor tensor, int64_t batch, int64_t row,
               int64_t head, int64_t column);
 
-/* Whether both results have the same bits in one output, and fails unless in all. */
+/* Whether a tensor has the same bits in each run: a GPU adds up dQ in any order, unless the spec
+   says `det`. */
+int is_repeatable(int target, int deterministic, trial_tensor tensor);
+
+/* Fails unless |got - wanted| is within what the order of a sum in f32 may cost, rounded to the
+   dtype; scale is the tensor's largest element. */
+void assert_same_sum(trial_tensor tensor, double got, double wanted, double scale, int dtype);
+
+/* Whether both results have the same bits in one output, and fails unless in all; those that are
+   not repeatable are the same sums. */
 int same_bits(const trial_result *a, const trial_result *b, trial_tensor tensor);
 void assert_same_bits(const trial_result *a, const trial_result *b);
 

@@ -20,21 +20,13 @@ static void assert_same_outputs(const dense *a, const dense *b) {
   for (size_t i = 0; i < COUNT_OF(outputs); ++i) assert_same_bytes(a, b, outputs[i]);
 }
 
-static fa_context *context_of(int threads) {
-  fa_context *context = NULL;
-  fa_options options = FA_OPTIONS_INIT;
-  options.backend = FA_CPU;
-  options.threads = threads;
-  expect_ok(fa_context_create(&context, &options));
-  return context;
-}
-
 static void the_number_of_threads_changes_no_bit(void **state) {
   static const int threads[] = {1, 2, 3, 7};
   dense first[COUNT_OF(cases)];
   (void)state;
+  cpu_only("it has no threads to choose");
   for (size_t n = 0; n < COUNT_OF(threads); ++n) {
-    fa_context *context = context_of(threads[n]);
+    fa_context *context = support_new_context(threads[n]);
     for (size_t i = 0; i < COUNT_OF(cases); ++i) {
       dense p;
       create(&p, cases[i], 2);
@@ -50,7 +42,7 @@ static void the_number_of_threads_changes_no_bit(void **state) {
 }
 
 static void every_run_gives_the_same_bits(void **state) {
-  fa_context *context = context_of(3);
+  fa_context *context = support_new_context(3);
   (void)state;
   for (size_t i = 0; i < COUNT_OF(cases); ++i) {
     dense first, again;
@@ -79,6 +71,7 @@ static double shifted(const void *with, trial_tensor tensor, const int64_t at[4]
 static void assert_entry_same(const dense *many, int64_t entry, const dense *one) {
   for (size_t i = 0; i < COUNT_OF(outputs); ++i) {
     size_t bytes = dense_bytes(one, outputs[i]);
+    if (!is_repeatable(one->spec.target, one->spec.deterministic, outputs[i])) continue;
     const char *stretch = (const char *)many->memory[outputs[i]] + (size_t)entry * bytes;
     if (memcmp(stretch, one->memory[outputs[i]], bytes))
       fail_msg("%s of batch entry %d is not what it is alone", trial_tensor_name(outputs[i]),
@@ -110,5 +103,5 @@ int main(void) {
       cmocka_unit_test(every_run_gives_the_same_bits),
       cmocka_unit_test(an_entry_is_the_same_alone_and_in_any_batch),
   };
-  return cmocka_run_group_tests(tests, expect_to_end, support_end);
+  return cmocka_run_group_tests(tests, support_begin, support_end);
 }

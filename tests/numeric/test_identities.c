@@ -46,7 +46,7 @@ static void with_forward(const char *words, void (*test)(const dense *p, const r
 static void row_sums_to_one(const dense *p, const row *r) {
   double sum = 0;
   for (int64_t j = 0; j < p->args.seqlen_k; ++j) sum += probability(p, r, j);
-  assert_near("sum of exp(S - LSE)", sum, 1, 2e-6);
+  assert_near("sum of exp(S - LSE)", sum, 1, on_target(2e-6, 1e-5));
 }
 
 /* Under GQA this holds only when LSE is by query head and each head reads its own kv head. */
@@ -64,7 +64,8 @@ static void output_is_the_mean_of_values(const dense *p, const row *r) {
     double sum = 0;
     for (int64_t j = 0; j < p->args.seqlen_k; ++j)
       sum += probability(p, r, j) * dense_at(p, TRIAL_V, r->batch, j, head_kv, c);
-    assert_near("O = P V", dense_at(p, TRIAL_O, r->batch, r->i, r->head, c), sum, 3e-6);
+    assert_near("O = P V", dense_at(p, TRIAL_O, r->batch, r->i, r->head, c), sum,
+                on_target(3e-6, 2e-3));
   }
 }
 
@@ -87,7 +88,7 @@ static void deltas_agree(const dense *p, const row *r) {
             dense_at(p, TRIAL_V, r->batch, j, head_kv, c);
     from_p += probability(p, r, j) * dp;
   }
-  assert_near("rowsum(dO * O) = rowsum(P * dP)", from_o, from_p, 1e-5);
+  assert_near("rowsum(dO * O) = rowsum(P * dP)", from_o, from_p, on_target(1e-5, 1e-2));
 }
 
 static void delta_is_the_same_from_o_and_from_p(void **state) {
@@ -106,10 +107,12 @@ static double halved_query(const void *with, trial_tensor tensor, const int64_t 
 /* Half the query under twice the scale is the same problem, exactly: only powers of two differ. dQ
    doubles. A scale applied twice, or not at all somewhere, cannot pass. */
 static void the_scale_is_applied_once(void **state) {
+  /* bf16 has the exponents of f32, so that halves are exact too */
+  const char *words = on_gpu() ? "bwd cpu bf16 d64 gqa2 causal det" : "bwd cpu f32 d64 gqa2 causal";
   dense once, twice;
   (void)state;
-  dense_create(&once, "bwd cpu f32 d64 gqa2 causal", 1, 4, 70, 90);
-  dense_create(&twice, "bwd cpu f32 d64 gqa2 causal", 1, 4, 70, 90);
+  dense_create(&once, words, 1, 4, 70, 90);
+  dense_create(&twice, words, 1, 4, 70, 90);
   dense_fill_inputs(&once, dense_normal, &seed);
   dense_fill_inputs(&twice, halved_query, &seed);
   once.args.softmax_scale = 0.15f;
@@ -139,7 +142,8 @@ static void lse_of_one_key_is_its_score(void **state) {
     for (row r = {0, 0, 0}; r.head < 4; ++r.head)
       for (r.i = 0; r.i < 5; ++r.i) {
         double wanted = score_of(&p, &r, 0);
-        assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, r.i, r.head, 0), wanted, 3e-5);
+        assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, r.i, r.head, 0), wanted,
+                    on_target(3e-5, 1e-4));
       }
     dense_free(&p);
   }
@@ -158,9 +162,11 @@ static void a_common_shift_of_the_keys_changes_only_lse(void **state) {
   dense_both(support_context(), &base);
   dense_both(support_context(), &shifted);
   for (int64_t i = 0; i < dense_count(&base, TRIAL_O); ++i)
-    assert_near("O", dense_get(&shifted, TRIAL_O, i), dense_get(&base, TRIAL_O, i), 2e-5);
+    assert_near("O", dense_get(&shifted, TRIAL_O, i), dense_get(&base, TRIAL_O, i),
+                on_target(2e-5, 2e-2));
   for (int64_t i = 0; i < dense_count(&base, TRIAL_DQ); ++i)
-    assert_near("dQ", dense_get(&shifted, TRIAL_DQ, i), dense_get(&base, TRIAL_DQ, i), 2e-5);
+    assert_near("dQ", dense_get(&shifted, TRIAL_DQ, i), dense_get(&base, TRIAL_DQ, i),
+                on_target(2e-5, 2e-2));
   dense_free(&base);
   dense_free(&shifted);
 }
@@ -174,5 +180,5 @@ int main(void) {
       cmocka_unit_test(lse_of_one_key_is_its_score),
       cmocka_unit_test(a_common_shift_of_the_keys_changes_only_lse),
   };
-  return cmocka_run_group_tests(tests, expect_to_end, support_end);
+  return cmocka_run_group_tests(tests, support_begin, support_end);
 }

@@ -15,7 +15,7 @@ static const int64_t lengths[][2] = {{1, 1},   {13, 8},   {8, 13},   {64, 64},
 static void assert_all_lengths_right(const char *variants) {
   static const char *const dtypes[] = {"f32", "bf16", "f16"};
   for (size_t n = 0; n < COUNT_OF(dtypes); ++n)
-    for (size_t i = 0; i < COUNT_OF(lengths); ++i) {
+    for (size_t i = 0; i < COUNT_OF(lengths) && target_has(dtypes[n]); ++i) {
       char words[FA_NAME_MAX];
       snprintf(words, sizeof words, "bwd cpu %s d40 gqa2 %s", dtypes[n], variants);
       trial_options options = trial_of(words, 1, 4, lengths[i][0], lengths[i][1]);
@@ -85,7 +85,7 @@ static void assert_oracle(const char *words, int (*first)(int64_t, int64_t),
   double slope = 0;
   expect_ok(fa_spec_parse(&spec, words));
   expect_ok(spec_canonicalise(&canonical, &spec));
-  expect_ok(render_spec(&rendered, &canonical, support_overlay));
+  expect_ok(render_spec(&rendered, &canonical, support_overlay()));
   expect_ok(oracle_compile(&compiled, rendered.keep, rendered.score));
   for (int64_t q = -100; q < 100; ++q)
     for (int64_t k = 0; k < 100; ++k)
@@ -118,7 +118,7 @@ static void a_mask_that_hides_nothing_changes_no_value(void **state) {
   for (int i = 0; i < a.num_outputs; ++i) {
     const trial_output *x = &a.outputs[i], *y = &b.outputs[i];
     for (int64_t n = 0; n < x->extent[0] * x->extent[1] * x->extent[2] * x->extent[3]; ++n)
-      assert_near(trial_tensor_name(x->tensor), y->got[n], x->got[n], 1e-6);
+      assert_near(trial_tensor_name(x->tensor), y->got[n], x->got[n], on_target(1e-6, 4e-3));
   }
   trial_free(&a);
   trial_free(&b);
@@ -135,5 +135,5 @@ int main(void) {
       cmocka_unit_test(rendered_masks_and_scores_are_those_of_the_files),
       cmocka_unit_test(a_mask_that_hides_nothing_changes_no_value),
   };
-  return cmocka_run_group_tests(tests, expect_to_end, support_end);
+  return cmocka_run_group_tests(tests, support_begin, support_end);
 }

@@ -11,7 +11,7 @@ static void each_dtype(const char *words, void (*test)(const char *words)) {
   for (size_t i = 0; i < COUNT_OF(dtypes); ++i) {
     char all[FA_NAME_MAX];
     snprintf(all, sizeof all, "bwd cpu %s %s", dtypes[i], words);
-    test(all);
+    if (target_has(dtypes[i])) test(all);
   }
 }
 
@@ -48,6 +48,7 @@ static void groups_that_differ_from_the_kv_heads(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT_OF(cases); ++i)
     for (size_t n = 0; n < COUNT_OF(dtypes); ++n) {
+      if (!target_has(dtypes[n])) continue;
       char words[FA_NAME_MAX];
       snprintf(words, sizeof words, "bwd cpu %s d64 gqa%d causal", dtypes[n], (int)cases[i][0]);
       trial_options options = trial_of(words, 2, cases[i][0] * cases[i][1], 70, 90);
@@ -117,5 +118,5 @@ int main(void) {
       cmocka_unit_test(layouts_give_the_same_bits),
       cmocka_unit_test(twenty_seeds),
   };
-  return cmocka_run_group_tests(tests, expect_to_end, support_end);
+  return cmocka_run_group_tests(tests, support_begin, support_end);
 }

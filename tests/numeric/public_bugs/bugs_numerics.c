@@ -56,7 +56,7 @@ static void assert_score_minus_120(const char *words, int64_t seqlen, int causal
   for (int64_t i = seqlen - 1; i >= 0; --i) {
     int64_t last = causal ? i : seqlen - 1;
     double lse = -120 + log((double)last + 1);
-    assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, i, 0, 0), lse, 2e-5);
+    assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, i, 0, 0), lse, on_target(2e-5, 4e-5));
     assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 42), mean_value(&p, 0, last, 0, 42), 0.012);
     dv += dense_at(&p, TRIAL_DOUT, 0, i, 0, 42) / ((double)last + 1);
     if (causal) assert_near("dV", dense_at(&p, TRIAL_DV, 0, i, 0, 42), dv, 0.01);
@@ -83,6 +83,7 @@ static void b01_values_in_f32(void **state) {
   const double product = -960;
   dense p;
   (void)state;
+  cpu_only("it has no f32");
   dense_create(&p, "bwd cpu f32 d64", 1, 1, 192, 192);
   dense_fill_inputs(&p, equal_products, &product);
   dense_both(support_context(), &p);
@@ -109,9 +110,9 @@ static void b03_first_tile_hidden_and_all_scores_negative(void **state) {
   for (int64_t h = 0; h < 14; ++h)
     for (int64_t i = 0; i < 88; i += 29) {
       double lse = -100 + log((double)i + 361);
-      assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, i, h, 0), lse, 2e-5);
+      assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, i, h, 0), lse, on_target(2e-5, 4e-5));
       assert_near("O", dense_at(&p, TRIAL_O, 0, i, h, 3), mean_value(&p, 0, i + 360, h / 7, 3),
-                  1e-5);
+                  on_target(1e-5, 5e-4));
     }
   dense_free(&p);
 }
@@ -127,7 +128,7 @@ static void assert_checksums(const char *words, const double wanted[5]) {
   for (int i = 0; i < 5; ++i) {
     const trial_output *output = &result.outputs[i];
     double sum = checksum(output->got, output->extent, output->stride);
-    assert_near(trial_tensor_name(output->tensor), sum, wanted[i], 5e-4);
+    assert_near(trial_tensor_name(output->tensor), sum, wanted[i], on_target(5e-4, 0.2));
   }
   trial_free(&result);
 }
@@ -155,7 +156,7 @@ static void b31_neighbouring_heads_share_a_kv_head(void **state) {
         s += dense_at(&p, TRIAL_Q, 0, 9, h, c) * dense_at(&p, TRIAL_K, 0, j, h / 8, c);
       sum += exp(s / sqrt(128));
     }
-    assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, 9, h, 0), log(sum), 1e-5);
+    assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, 9, h, 0), log(sum), on_target(1e-5, 2e-5));
   }
   dense_free(&p);
 }
@@ -222,14 +223,14 @@ static void assert_counts(const char *words, int64_t seqlen_q, int64_t seqlen_k,
   dense_both(support_context(), &p);
   for (int64_t i = 0; i < seqlen_q; ++i) {
     assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), o[i], 1e-6);
-    assert_near("keys", exp(dense_at(&p, TRIAL_LSE, 0, i, 0, 0)), count[i], 1e-6);
+    assert_near("keys", exp(dense_at(&p, TRIAL_LSE, 0, i, 0, 0)), count[i], on_target(1e-6, 1e-5));
   }
   for (int64_t j = 0; j < seqlen_k; ++j) {
     double dv =
         0; /* row i gives 1 / count to each key it sees: those up to i + seqlen_k - seqlen_q */
     for (int64_t i = 0; i < seqlen_q; ++i)
       if (j <= i + seqlen_k - seqlen_q) dv += 1 / count[i];
-    assert_near("dV", dense_at(&p, TRIAL_DV, 0, j, 0, 0), dv, 1e-6);
+    assert_near("dV", dense_at(&p, TRIAL_DV, 0, j, 0, 0), dv, on_target(1e-6, 1e-3));
   }
   dense_free(&p);
 }
@@ -255,8 +256,9 @@ static void b13_counts_across_tiles(void **state) {
     dense_fill_inputs(&p, counting, NULL);
     dense_forward(support_context(), &p);
     for (int64_t i = 0; i < lengths[n][0]; ++i) {
-      assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), o[i], 3e-5);
-      assert_near("keys", exp(dense_at(&p, TRIAL_LSE, 0, i, 0, 0)), count[i], 1e-4);
+      assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), o[i], on_target(3e-5, 0.02));
+      assert_near("keys", exp(dense_at(&p, TRIAL_LSE, 0, i, 0, 0)), count[i],
+                  on_target(1e-4, 1e-3));
     }
     dense_free(&p);
   }
@@ -271,8 +273,9 @@ static void b28_a_window_counts_both_its_ends(void **state) {
   dense_forward(support_context(), &p);
   for (int64_t i = 0; i < 200; ++i) {
     double first = i < 64 ? 0 : (double)i - 64, count = (double)i - first + 1;
-    assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), first + (count - 1) / 2, 5e-5);
-    assert_near("keys", exp(dense_at(&p, TRIAL_LSE, 0, i, 0, 0)), count, 1e-4);
+    assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), first + (count - 1) / 2,
+                on_target(5e-5, 0.07));
+    assert_near("keys", exp(dense_at(&p, TRIAL_LSE, 0, i, 0, 0)), count, on_target(1e-4, 1e-3));
   }
   dense_free(&p);
 }
@@ -294,8 +297,8 @@ static void b32_a_bias_by_the_key_moves_lse_by_the_query(void **state) {
       o += exp(0.5 * (double)(j - place)) * (double)j;
     }
     double lse = log(relative) + 0.5 * (double)place;
-    assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), o / relative, 1e-6);
-    assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, i, 0, 0), lse, 1e-6);
+    assert_near("O", dense_at(&p, TRIAL_O, 0, i, 0, 0), o / relative, on_target(1e-6, 5e-3));
+    assert_near("LSE", dense_at(&p, TRIAL_LSE, 0, i, 0, 0), lse, on_target(1e-6, 1e-5));
   }
   dense_free(&p);
 }
@@ -325,15 +328,15 @@ static void b27_parts_of_a_row_merge_also_when_one_is_empty(void **state) {
       p->args.q = whole.args.q;
       p->args.k = whole.args.k;
       p->args.v = whole.args.v;
-      p->args.k.data = (float *)whole.memory[TRIAL_K] + (side ? splits[n] * 80 : 0);
-      p->args.v.data = (float *)whole.memory[TRIAL_V] + (side ? splits[n] * 80 : 0);
+      p->args.k.data = dense_address(&whole, TRIAL_K, side ? splits[n] * 80 : 0);
+      p->args.v.data = dense_address(&whole, TRIAL_V, side ? splits[n] * 80 : 0);
       dense_forward(support_context(), p);
     }
     for (int64_t i = 0; i < dense_count(&whole, TRIAL_O); ++i) {
       int64_t row = i / 80 + i / 40 % 2 * 5; /* LSE is by head, then row */
       double o = merged(dense_get(&parts[0], TRIAL_O, i), dense_get(&parts[0], TRIAL_LSE, row),
                         dense_get(&parts[1], TRIAL_O, i), dense_get(&parts[1], TRIAL_LSE, row));
-      assert_near("merged O", o, dense_get(&whole, TRIAL_O, i), 2e-6);
+      assert_near("merged O", o, dense_get(&whole, TRIAL_O, i), on_target(2e-6, 2e-3));
     }
     if (splits[n] == 0) assert_all_near(&parts[0], TRIAL_LSE, -INFINITY, 0);
     dense_free(&parts[0]);
@@ -375,11 +378,8 @@ static void leave_nan_behind(fa_context *context) {
 }
 
 static void b41_an_earlier_launch_leaves_nothing_behind(void **state) {
-  fa_options options = FA_OPTIONS_INIT;
-  fa_context *fresh = NULL;
+  fa_context *fresh = support_new_context(2);
   (void)state;
-  options.backend = FA_CPU;
-  expect_ok(fa_context_create(&fresh, &options));
   for (int64_t keys = 1; keys < 128; keys += 3) {
     dense clean, after;
     dense_create(&clean, "bwd cpu bf16 d64", 1, 2, 5, keys);
@@ -414,5 +414,5 @@ int main(void) {
       cmocka_unit_test(b32_a_bias_by_the_key_moves_lse_by_the_query),
       cmocka_unit_test(b41_an_earlier_launch_leaves_nothing_behind),
   };
-  return cmocka_run_group_tests(tests, expect_to_end, support_end);
+  return cmocka_run_group_tests(tests, support_begin, support_end);
 }

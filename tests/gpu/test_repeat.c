@@ -1,0 +1,243 @@
+/* test_repeat.c: the same bits in a thousand runs, also beside another stream's work, in any batch,
+   and over one workspace that holds rubbish. A hang is ended by a signal. */
+#include "device.h"
+#include "numeric/dense.h"
+#include "runtime/context.h"
+#include "runtime/cuda_device.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RUNS = 1000 };
+
+static const uint64_t seed = 43;
+static device_functions gpu;
+
+static const char *const cases[] = {
+    "bwd cpu bf16 d64 det",
+    "bwd cpu f16 d64 gqa2 causal det",
+    "bwd cpu bf16 d128 gqa3 causal det",
+    "bwd cpu f16 d72 det",
+    "bwd cpu bf16 d72 v40 gqa2 causal det",
+    "bwd cpu bf16 d128 gqa2",
+    "bwd cpu f16 d64 causal",
+};
+static const trial_tensor outputs[] = {TRIAL_O, TRIAL_LSE, TRIAL_DQ, TRIAL_DK, TRIAL_DV};
+
+static int begin(void **state) {
+  const unsigned seconds = 300;
+  support_begin(state);
+  if (!device_open(&gpu)) fail_msg("%s", "libcuda.so.1 cannot be opened");
+  expect_cu(gpu.CtxSetCurrent(((cuda_device *)support_context()->device)->current));
+  alarm(seconds);
+  return 0;
+}
+
+static CUstream new_stream(void) {
+  CUstream stream;
+  expect_cu(gpu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+static void poison(void *memory, size_t bytes, CUstream stream) {
+  if (bytes) expect_cu(gpu.MemsetD8Async((uintptr_t)memory, 0xff, bytes, stream));
+}
+
+static void poison_outputs(dense *p, CUstream stream) {
+  for (size_t i = 0; i < COUNT_OF(outputs); ++i)
+    poison(p->device[outputs[i]], dense_bytes(p, outputs[i]), stream);
+}
+
+static void create(dense *out, const char *words, int64_t batch, int64_t seqlen_q,
+                   int64_t seqlen_k) {
+  dense_create(out, words, batch, 6, seqlen_q, seqlen_k);
+  dense_fill_inputs(out, dense_normal, &seed);
+  out->args.dlse = out->device[TRIAL_DLSE];
+  dense_upload(out);
+}
+
+/* Forward and backward on the stream, over poison; the outputs come back. */
+static void run(dense *p, CUstream stream) {
+  poison_outputs(p, stream);
+  dense_launch(support_context(), p, FA_FWD, stream);
+  dense_launch(support_context(), p, FA_BWD, stream);
+  dense_download(p, stream);
+}
+
+static void assert_same_outputs(const dense *a, const dense *b) {
+  for (size_t i = 0; i < COUNT_OF(outputs); ++i) assert_same_bytes(a, b, outputs[i]);
+}
+
+static int is_the_same_each_time(const dense *p, trial_tensor tensor) {
+  return is_repeatable(p->spec.target, p->spec.deterministic, tensor);
+}
+
+/* ---- A thousand runs --------------------------------------------------------------------- */
+
+/* Work on another stream that fills the GPU for longer than a run of a case takes. */
+static void keep_busy(const dense *busy, CUstream stream) {
+  if (!busy) return;
+  dense_launch(support_context(), busy, FA_FWD, stream);
+  dense_launch(support_context(), busy, FA_BWD, stream);
+}
+
+static void assert_repeatable(const char *words, const dense *busy, CUstream other) {
+  CUstream stream = new_stream();
+  dense first, again;
+  create(&first, words, 1, 200, 600);
+  create(&again, words, 1, 200, 600);
+  run(&first, stream);
+  for (int i = 1; i < RUNS; ++i) {
+    keep_busy(busy, other);
+    run(&again, stream);
+    for (size_t n = 0; n < COUNT_OF(outputs); ++n)
+      if (i == 1 || is_the_same_each_time(&first, outputs[n]))
+        assert_same_bytes(&again, &first, outputs[n]);
+  }
+  dense_free(&first);
+  dense_free(&again);
+  expect_cu(gpu.StreamDestroy(stream));
+}
+
+static void a_thousand_runs_give_the_same_bits(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_repeatable(cases[i], NULL, NULL);
+}
+
+/* Blocks of two kernels on one GPU start in any order, and those that wait for their turn to add to
+   dQ may find no room beside the ones that they wait for. */
+static void so_they_do_beside_a_busy_stream(void **state) {
+  CUstream other = new_stream();
+  dense busy;
+  (void)state;
+  create(&busy, "bwd cpu bf16 d128 gqa2 causal det", 1, 1024, 1024);
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_repeatable(cases[i], &busy, other);
+  dense_download(&busy, other);
+  dense_free(&busy);
+  expect_cu(gpu.StreamDestroy(other));
+}
+
+/* ---- In any batch ------------------------------------------------------------------------ */
+
+/* The arguments of one entry alone, in the memory of all. */
+static void select_entry(dense *out, const dense *all, int64_t entry) {
+  *out = *all;
+  fa_args *args = &out->args;
+  fa_tensor *tensors[] = {&args->q,    &args->k,  &args->v,  &args->o,
+                          &args->dout, &args->dq, &args->dk, &args->dv};
+  int64_t rows = entry * args->heads_q * args->seqlen_q;
+  args->batch = 1;
+  args->lse += rows;
+  args->dlse += rows;
+  for (size_t i = 0; i < COUNT_OF(tensors); ++i)
+    tensors[i]->data = (uint16_t *)tensors[i]->data + entry * tensors[i]->stride_batch;
+}
+
+static void assert_entries_same(const dense *many, const dense *alone, int64_t count) {
+  for (size_t i = 0; i < COUNT_OF(outputs); ++i) {
+    size_t bytes = dense_bytes(many, outputs[i]) / (size_t)many->shapes[outputs[i]].extent[0];
+    const char *a = many->memory[outputs[i]], *b = alone->memory[outputs[i]];
+    if (!is_the_same_each_time(many, outputs[i])) continue;
+    for (int64_t entry = 0; entry < count; ++entry)
+      if (memcmp(a + (size_t)entry * bytes, b + (size_t)entry * bytes, bytes))
+        fail_msg("%s of entry %d of %d is not what it is alone", trial_tensor_name(outputs[i]),
+                 (int)entry, (int)count);
+  }
+}
+
+static void assert_alone_as_among_others(const char *words, int64_t seqlen_q, int64_t seqlen_k) {
+  static const int64_t counts[] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 64};
+  const int64_t most = 64;
+  dense many, alone, one;
+  create(&many, words, most, seqlen_q, seqlen_k);
+  create(&alone, words, most, seqlen_q, seqlen_k);
+  for (int64_t entry = 0; entry < most; ++entry) {
+    select_entry(&one, &alone, entry);
+    dense_launch(support_context(), &one, FA_FWD, NULL);
+    dense_launch(support_context(), &one, FA_BWD, NULL);
+  }
+  dense_download(&alone, NULL);
+  for (size_t i = 0; i < COUNT_OF(counts); ++i) {
+    many.args.batch = counts[i];
+    run(&many, NULL);
+    assert_entries_same(&many, &alone, counts[i]);
+  }
+  dense_free(&many);
+  dense_free(&alone);
+}
+
+static void an_entry_is_the_same_alone_and_among_1_to_63_others(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    assert_alone_as_among_others(cases[i], 70, 150);
+    assert_alone_as_among_others(cases[i], 1, 40);
+  }
+}
+
+/* ---- One workspace ----------------------------------------------------------------------- */
+
+/* A workspace large enough for both problems of one spec. */
+static size_t shared_workspace(void **out, const dense *a, const dense *b) {
+  const fa_kernel *kernel;
+  size_t bytes, more;
+  fa_spec spec = a->spec;
+  spec.target = dense_target(a, FA_BWD);
+  expect_ok(fa_get_kernel(&kernel, support_context(), &spec));
+  fa_args args_a = a->args, args_b = b->args;
+  args_a.target = args_b.target = 0;
+  expect_ok(fa_workspace_size(&bytes, kernel, &args_a));
+  expect_ok(fa_workspace_size(&more, kernel, &args_b));
+  if (more > bytes) bytes = more;
+  expect_ok(fa_memory_alloc(out, support_context(), bytes));
+  return bytes;
+}
+
+static void assert_workspace_needs_no_clearing(const char *words) {
+  CUstream stream = new_stream();
+  dense large, small, large_again, small_again;
+  void *workspace;
+  create(&large, words, 2, 300, 260);
+  create(&small, words, 1, 70, 140);
+  run(&large, stream);
+  run(&small, stream);
+  create(&large_again, words, 2, 300, 260);
+  create(&small_again, words, 1, 70, 140);
+  size_t bytes = shared_workspace(&workspace, &large, &small);
+  dense *const again[] = {&large_again, &small_again};
+  for (int i = 0; i < 2; ++i) {
+    again[i]->args.workspace = workspace;
+    again[i]->args.workspace_size = bytes;
+    dense_launch(support_context(), again[i], FA_FWD, stream);
+  }
+  for (int run_index = 0; run_index < 100; ++run_index)
+    for (int i = 0; i < 2; ++i) {
+      if (run_index % 2) poison(workspace, bytes, stream); /* else what the other problem left */
+      dense_launch(support_context(), again[i], FA_BWD, stream);
+    }
+  dense_download(&large_again, stream);
+  dense_download(&small_again, stream);
+  assert_same_outputs(&large_again, &large);
+  assert_same_outputs(&small_again, &small);
+  fa_memory_free(support_context(), workspace);
+  dense *const all[] = {&large, &small, &large_again, &small_again};
+  for (int i = 0; i < 4; ++i) dense_free(all[i]);
+  expect_cu(gpu.StreamDestroy(stream));
+}
+
+static void calls_share_a_workspace_that_nobody_clears(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_workspace_needs_no_clearing(cases[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_thousand_runs_give_the_same_bits),
+      cmocka_unit_test(so_they_do_beside_a_busy_stream),
+      cmocka_unit_test(an_entry_is_the_same_alone_and_among_1_to_63_others),
+      cmocka_unit_test(calls_share_a_workspace_that_nobody_clears),
+  };
+  if (on_gpu()) return cmocka_run_group_tests(tests, begin, support_end);
+  printf("SKIP test_repeat: FAGEN_TEST_TARGET names no GPU target\n");
+  return 77;
+}
