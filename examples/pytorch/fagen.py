@@ -17,8 +17,12 @@ import torch
 
 _I32, _I64, _SIZE, _PTR = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p
 _DTYPES = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3}
+_TARGETS = {None: 0, "cpu": 1, "sm80": 2, "sm90": 3}
 _CPU, _CUDA = 1, 2
 _FWD, _BWD = 1, 3
+
+
+target = None  # which kernels to use, one of _TARGETS; None: the library's choice
 
 
 class Error(RuntimeError):
@@ -152,7 +156,8 @@ def _kernel(which, args, device):
     """The kernel that these arguments need, built at its first use."""
     if args.heads_kv and args.heads_q % args.heads_kv:
         raise ValueError(f"q: {args.heads_q} heads; must be a multiple of k's {args.heads_kv}")
-    spec = _Spec(size=ctypes.sizeof(_Spec), pass_=which, dtype=args.dtype, dim_qk=args.dim_qk,
+    spec = _Spec(size=ctypes.sizeof(_Spec), pass_=which, target=_TARGETS[target],
+                 dtype=args.dtype, dim_qk=args.dim_qk,
                  dim_v=args.dim_v, group=args.heads_q // max(args.heads_kv, 1), causal=args.causal,
                  deterministic=args.deterministic, variants=args.variants)
     kernel = _PTR()

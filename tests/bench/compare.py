@@ -66,9 +66,10 @@ def peers(torch, backend, q, k, v, do, causal, which):
     return lambda: torch.autograd.grad(out, views, gradient, retain_graph=True)
 
 
-def contestants(torch, cell, which, det):
+def contestants(torch, cell, which, options):
     sys.path.insert(0, str(ROOT / "examples" / "pytorch"))
     import fagen
+    fagen.target = options.target
     from torch.nn.attention import SDPBackend
 
     def randn(heads):
@@ -86,7 +87,7 @@ def contestants(torch, cell, which, det):
     if which == "fwd":
         calls["fagen"] = lambda: lambda: fagen.forward(q, k, v, causal=causal)
     else:
-        for name, deterministic in (("fagen", False), ("fagen_det", True))[:2 if det else 1]:
+        for name, deterministic in (("fagen", False), ("fagen_det", True))[:2 if options.det else 1]:
             calls[name] = lambda deterministic=deterministic: lambda: fagen.backward(
                 do, q, k, v, o, lse, causal=causal, deterministic=deterministic)
     return calls
@@ -128,9 +129,9 @@ def clock_mhz(torch):
         return 0
 
 
-def measure(torch, cell, which, turns, det):
+def measure(torch, cell, which, options):
     graphs, missing = {}, {}
-    calls = contestants(torch, cell, which, det)  # alive to the end: graphs hold only addresses
+    calls = contestants(torch, cell, which, options)  # alive to the end: graphs hold only addresses
     for name, make in calls.items():
         try:
             graphs[name] = capture(torch, make)
@@ -138,7 +139,7 @@ def measure(torch, cell, which, turns, det):
             missing[name] = str(error).split("\n")[0][:120]
     times = {name: [] for name in graphs}
     clocks = []
-    for turn in range(turns + 1):
+    for turn in range(options.turns + 1):
         for name, (graph, count, _) in graphs.items():
             ms = elapsed_ms(torch, graph.replay) / count
             if turn:  # the first turn warms up
@@ -273,7 +274,7 @@ def run_cells(options):
         if time.monotonic() > end:
             print("the time is spent; cells left over were not measured", file=sys.stderr)
             break
-        runs.append(measure(torch, cell, which, options.turns, options.det))
+        runs.append(measure(torch, cell, which, options))
         print_row(runs[-1], options.markdown)
         torch.cuda.empty_cache()
         if options.save:
@@ -286,6 +287,7 @@ def main():
     parser.add_argument("--only", default="", help="words a cell's name must have, such as 'D128 causal'")
     parser.add_argument("--pass", dest="passes", choices=("fwd", "bwd"), action="append")
     parser.add_argument("--det", action="store_true", help="time the deterministic backward too")
+    parser.add_argument("--target", choices=("sm80", "sm90"), help="fagen's kernels; its own choice if not given")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=600, help="start no cell after this long")
     parser.add_argument("--seed", type=int, default=0)

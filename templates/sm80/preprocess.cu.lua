@@ -1,0 +1,56 @@
+% -- The preprocess entry: part of a bwd kernel and all of a pre kernel.
+% local chunks = spec.dim_v // 8
+% local lanes = chunks >= 8 and 8 or chunks >= 4 and 4 or chunks >= 2 and 2 or 1
+/* ---- Preprocess --------------------------------------------------------------------------------------
+ * D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up. ${lanes > 1 and string.format("%d lanes share a row.", lanes) or "A lane takes a row."}
+ *
+ * Grid: query tiles, at least 1, x heads_q x batch, all in x.
+ */
+
+DEVICE float dot_chunk(const uint4 &a, const uint4 &b, float sum) {
+  const unsigned from_a[4] = {a.x, a.y, a.z, a.w}, from_b[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sum = multiply_add(low_half(from_a[i]), low_half(from_b[i]), sum);
+    sum = multiply_add(high_half(from_a[i]), high_half(from_b[i]), sum);
+  }
+  return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+${spec.name}_preprocess(const __grid_constant__ preprocess_args a) {
+  const int query_tiles = max((a.seqlen_q + QUERIES - 1) / QUERIES, 1);
+  const int row_first = blockIdx.x % query_tiles * QUERIES;
+  const int head = blockIdx.x / query_tiles % a.heads_q;
+  const int batch = blockIdx.x / query_tiles / a.heads_q;
+  const int rows = min(QUERIES, a.seqlen_q - row_first);
+  const element *o_rows = rows_of(a.o, batch, head) + row_first * a.o.stride_seq;
+  const element *dout_rows = rows_of(a.dout, batch, head) + row_first * a.dout.stride_seq;
+  const long long row_0 = ((long long)batch * a.heads_q + head) * a.seqlen_q + row_first;
+
+% if lanes > 1 then
+  const int lane = threadIdx.x % ${lanes};
+% end
+  for (int first = 0; first < rows; first += THREADS / ${lanes}) { /* lanes of a row stay together */
+    const int row = min(first + (int)threadIdx.x / ${lanes}, rows - 1);
+    float sum = 0.0f;
+    for (int chunk = ${lanes > 1 and "lane" or "0"}; chunk < DIM_V / 8; chunk += ${lanes})
+      sum = dot_chunk(*(const uint4 *)(o_rows + row * a.o.stride_seq + 8 * chunk),
+                      *(const uint4 *)(dout_rows + row * a.dout.stride_seq + 8 * chunk), sum);
+% local distance = 1
+% while distance < lanes do
+    sum = add(sum, __shfl_xor_sync(0xffffffffu, sum, ${distance}));
+%   distance = 2 * distance
+% end
+    a.d[row_0 + row] = a.dlse ? subtract(sum, a.dlse[row_0 + row]) : sum;
+  }
+
+  if (rows > 0) {
+    uint4 *tile = (uint4 *)(a.dq_sum + (long long)blockIdx.x * ${tiles.dq_floats});
+    for (int i = threadIdx.x; i < ${tiles.dq_floats // 4}; i += THREADS)
+      tile[i] = make_uint4(0, 0, 0, 0);
+  }
+  for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < a.counters;
+       i += (long long)gridDim.x * THREADS)
+    a.turns[i] = 0;
+}

@@ -1,0 +1,218 @@
+% -- The PTX of the sm80 target: named wrappers of one instruction each, those that the pass calls.
+% local forward, backward = spec.pass == "fwd", spec.pass == "bwd"
+% local score = require "score"
+/* ---- PTX, one instruction each ---------------------------------------------------------------------
+ * Arithmetic on floats is asked for by name, so that no compiler option changes what is computed. */
+
+#define DEVICE __device__ __forceinline__
+
+DEVICE float add(float a, float b) {
+  float sum;
+  asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+  return sum;
+}
+
+DEVICE float subtract(float a, float b) {
+  float difference;
+  asm("sub.rn.f32 %0, %1, %2;" : "=f"(difference) : "f"(a), "f"(b));
+  return difference;
+}
+% if forward or backward then
+
+DEVICE float multiply(float a, float b) {
+  float product;
+  asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
+  return product;
+}
+% end
+
+/* a * b + c, rounded once. */
+DEVICE float multiply_add(float a, float b, float c) {
+  float sum;
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
+  return sum;
+}
+% if forward then
+
+DEVICE float maximum(float a, float b) {
+  float larger;
+  asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+% end
+% if forward or backward then
+
+/* 2^x: 0 for -inf, relative error 2^-22. */
+DEVICE float exp2_approx(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+% end
+% if forward then
+
+/* log2(x): -inf for 0. */
+DEVICE float log2_approx(float x) {
+  float logarithm;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(x));
+  return logarithm;
+}
+
+DEVICE float reciprocal(float x) {
+  float quotient;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(quotient) : "f"(x));
+  return quotient;
+}
+% end
+% if forward or backward then
+
+/* Two values rounded to ${spec.dtype}, the first in the low half. */
+DEVICE unsigned pack(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.${spec.dtype}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+/* c += a b, 16 x 8 from 16 x 16 and 16 x 8. With g = lane / 4 and t = lane % 4 a lane holds
+ *   c: rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1;
+ *   a: rows g, g + 8, g, g + 8, of columns 2t and 2t + 1, the last two 8 further right;
+ *   b: rows 2t and 2t + 1 of column g, b1 8 further down. */
+DEVICE void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.${spec.dtype}.${spec.dtype}.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Four 8 x 8 matrices of 16-bit values, rows at the addresses of lanes 0-7, 8-15, 16-23, 24-31: a lane
+ * gets columns 2t and 2t + 1 of row g of each. */
+DEVICE void load_matrices(unsigned (&m)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address));
+}
+
+/* The same, transposed: rows 2t and 2t + 1 of column g. */
+DEVICE void load_matrices_transposed(unsigned (&m)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address));
+}
+%   if forward and spec.dim_v // 8 % 2 == 1 then
+
+/* The first two of them. */
+DEVICE void load_two_matrices_transposed(unsigned (&m)[2], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(address));
+}
+%   end
+
+/* Starts copying 16 bytes to shared memory: with bytes = 16 from memory, with 0 zeros. */
+DEVICE void copy_async(unsigned to, const void *from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+/* threadIdx.x, read anew: what is computed from it is then not kept in registers across a loop. */
+DEVICE unsigned thread_index() {
+  unsigned index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
+/* An addition that the compiler cannot take apart: it would keep the offset of each row of a tile in
+ * registers of its own. */
+DEVICE const element *advance(const element *from, long long elements) {
+  const element *to;
+  asm("add.s64 %0, %1, %2;" : "=l"(to) : "l"(from), "l"(2 * elements));
+  return to;
+}
+
+/* Closes the group of the copies started since the last one. */
+DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+/* Waits for this thread's copies but those of the last `pending` groups. */
+template <int pending> DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
+}
+
+DEVICE void store_shared(unsigned address, unsigned value) {
+  asm volatile("st.shared.b32 [%0], %1;" : : "r"(address), "r"(value) : "memory");
+}
+
+DEVICE uint4 load_shared(unsigned address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+%   if tiles.zero_fill then
+
+DEVICE void clear_shared(unsigned address) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" : : "r"(address), "r"(0) : "memory");
+}
+%   end
+% end
+% if backward then
+
+/* Adds four neighbouring floats in memory. */
+%   if spec.arch >= 90 then
+DEVICE void add_to_memory(float *to, const float (&values)[4]) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
+               : "memory");
+}
+%   else
+DEVICE void add_to_memory(float *to, float value) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
+}
+%   end
+%   if spec.deterministic then
+
+/* The number of earlier calls. */
+DEVICE int draw_ticket(int *counter) {
+  int before;
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
+}
+
+/* What was written before the store is seen by whoever acquires the stored value. */
+DEVICE void store_release(int *counter, int value) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(counter), "r"(value) : "memory");
+}
+
+DEVICE int load_acquire(const int *counter) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
+%   end
+% end
+% if not forward then
+%   if spec.dtype == "f16" then
+
+/* The two values of a 32-bit word. */
+DEVICE float low_half(unsigned both) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)(both & 0xffff)));
+  return value;
+}
+
+DEVICE float high_half(unsigned both) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)(both >> 16)));
+  return value;
+}
+%   else
+
+/* The two values of a 32-bit word: bf16 is the upper half of a float. */
+DEVICE float low_half(unsigned both) { return __uint_as_float(both << 16); }
+DEVICE float high_half(unsigned both) { return __uint_as_float(both & 0xffff0000); }
+%   end
+% end

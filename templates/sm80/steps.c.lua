@@ -1,0 +1,111 @@
+% -- The steps of an sm80 plan: what each entry gets, over which grid.
+% include "sm80/args.cu.lua"
+
+enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
+
+static void set_tensor(tensor *to, const fa_plan_tensor *from) {
+  to->data = from->data;
+  to->stride_batch = from->stride_batch;
+  to->stride_seq = from->stride_seq;
+  to->stride_head = from->stride_head;
+}
+
+/* Adds a step and gives its argument block. The grid is one-dimensional: x has no 65535 limit. */
+static void *add_step(fa_plan *out, const char *entry, long long blocks, unsigned shared_bytes,
+                      unsigned arg_bytes) {
+  fa_step *step = &out->steps[out->num_steps++];
+  step->entry = entry;
+  step->grid[0] = (unsigned)blocks;
+  step->grid[1] = step->grid[2] = 1;
+  step->block[0] = ${tiles.threads};
+  step->block[1] = step->block[2] = 1;
+  step->cluster[0] = step->cluster[1] = step->cluster[2] = 0;
+  step->shared_bytes = shared_bytes;
+  step->programmatic = step->cooperative = step->num_maps = 0;
+  step->arg_bytes = arg_bytes;
+  return step->args;
+}
+% if spec.pass == "fwd" then
+
+void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
+  const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  out->num_steps = out->num_parts = 0;
+  out->workspace_bytes = 0;
+
+  forward_args *a = add_step(out, "${spec.name}_main", query_tiles * in->heads_q * in->batch,
+                             ${tiles.shared_bytes}, sizeof *a);
+  a->seqlen_q = (int)in->seqlen_q;
+  a->seqlen_k = (int)in->seqlen_k;
+  a->heads_q = (int)in->heads_q;
+  a->softmax_scale = in->softmax_scale;
+  set_tensor(&a->q, &in->q);
+  set_tensor(&a->k, &in->k);
+  set_tensor(&a->v, &in->v);
+  set_tensor(&a->o, &in->o);
+  a->lse = in->lse;
+}
+% else
+
+/* Adds a named part to the workspace; gives its address, NULL while only sizes are asked for. */
+static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long long bytes) {
+  fa_plan_part *part = &out->parts[out->num_parts++];
+  part->name = name;
+  part->offset = out->workspace_bytes;
+  part->bytes = ((unsigned long long)bytes + 255) / 256 * 256;
+  out->workspace_bytes += part->bytes;
+  return in->workspace ? in->workspace + part->offset : 0;
+}
+
+void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
+  const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
+  const long long heads = in->batch * in->heads_q, pairs = in->batch * in->heads_kv;
+  const long long counters = 1 + pairs * key_tiles * ${tiles.warps};
+  out->num_steps = out->num_parts = 0;
+  out->workspace_bytes = 0;
+  float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
+  float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
+  int *turns = add_part(out, in, "turns", counters * 4);
+
+  preprocess_args *p = add_step(out, "${spec.name}_preprocess",
+                                (query_tiles > 0 ? query_tiles : 1) * heads, 0, sizeof *p);
+  p->seqlen_q = (int)in->seqlen_q;
+  p->heads_q = (int)in->heads_q;
+  set_tensor(&p->o, &in->o);
+  set_tensor(&p->dout, &in->dout);
+  p->dlse = in->dlse;
+  p->d = d;
+  p->dq_sum = dq_sum;
+  p->turns = turns;
+  p->counters = counters;
+%   if spec.pass == "bwd" then
+
+  backward_args *b = add_step(out, "${spec.name}_main", key_tiles * pairs, ${tiles.shared_bytes}, sizeof *b);
+  b->seqlen_q = (int)in->seqlen_q;
+  b->seqlen_k = (int)in->seqlen_k;
+  b->heads_q = (int)in->heads_q;
+  b->heads_kv = (int)in->heads_kv;
+  b->softmax_scale = in->softmax_scale;
+  set_tensor(&b->q, &in->q);
+  set_tensor(&b->k, &in->k);
+  set_tensor(&b->v, &in->v);
+  set_tensor(&b->dout, &in->dout);
+  set_tensor(&b->dk, &in->dk);
+  set_tensor(&b->dv, &in->dv);
+  b->lse = in->lse;
+  b->d = d;
+  b->dq_sum = dq_sum;
+%     if spec.deterministic then
+  b->turns = turns;
+  b->pairs = (int)pairs;
+%     end
+
+  convert_args *c = add_step(out, "${spec.name}_convert", query_tiles * heads, ${tiles.convert_bytes}, sizeof *c);
+  c->seqlen_q = (int)in->seqlen_q;
+  c->heads_q = (int)in->heads_q;
+  c->softmax_scale = in->softmax_scale;
+  set_tensor(&c->dq, &in->dq);
+  c->dq_sum = dq_sum;
+%   end
+}
+% end

@@ -1,0 +1,18 @@
+% -- The argument blocks, declared alike in the kernels and in their launch plan.
+typedef struct forward_args {
+  int seqlen_q, seqlen_k, heads_q;
+  float softmax_scale;
+  float *lse;       /* batch x heads_q x seqlen_q */
+  unsigned heads;   /* batch x heads_q */
+  int query_tiles;  /* of a head */
+% if tiles.dynamic then
+  unsigned section; /* heads whose tiles are taken together, longest first */
+  unsigned *drawn;  /* tiles drawn beyond the first of each block; NULL: they go round the blocks */
+% end
+} forward_args;
+% if tiles.dynamic then
+
+typedef struct clear_args {
+  unsigned *drawn;
+} clear_args;
+% end

@@ -1,0 +1,40 @@
+% -- The argument blocks of backward, declared alike in the kernels and in their launch plan.
+typedef unsigned short element; /* one value of a tensor: the bits of ${spec.dtype} */
+
+/* batch x seqlen x heads x dim, strides in elements, the last one 1. */
+typedef struct tensor {
+  element *data;
+  long long stride_batch, stride_seq, stride_head;
+} tensor;
+
+typedef struct preprocess_args {
+  int seqlen_q, heads_q;
+  tensor o, dout;
+  const float *dlse; /* batch x heads_q x seqlen_q, or NULL */
+  float *d;          /* batch x heads_q x seqlen_q: rowsum(dO * O) - dLSE */
+  float *dq_sum;     /* batch x heads_q x query tiles x DQ_FLOATS, to be cleared */
+  int *turns;        /* counters of backward under det, to be cleared */
+  long long counters;
+} preprocess_args;
+% if spec.pass == "bwd" then
+
+typedef struct backward_args {
+  const float *lse, *d; /* batch x heads_q x seqlen_q */
+  float *dq_sum;        /* batch x heads_q x query tiles x DQ_FLOATS */
+%   if spec.deterministic then
+  int *turns; /* how many blocks have started; then a place x TURNS: turns passed */
+%   end
+  int seqlen_q, seqlen_k, heads_q, heads_kv;
+  unsigned pairs;   /* batch x heads_kv */
+  unsigned section; /* pairs whose key tiles are taken together */
+  float softmax_scale;
+  float exponent_scale; /* softmax_scale in exponents of 2 */
+} backward_args;
+
+typedef struct convert_args {
+  int seqlen_q, heads_q;
+  float softmax_scale;
+  tensor dq;
+  const float *dq_sum;
+} convert_args;
+% end

@@ -1,0 +1,336 @@
+% -- The consumers of backward, up to 128 columns: each owns 64 keys, with dK and dV in registers.
+% local mask, score = require "mask", require "score"
+% local walk = require "sm90.walk_bwd"
+% local det, grouped = spec.deterministic, spec.group > 1
+% local factor = not score.unit_derivative
+% -- A score that a variant has changed is scaled already.
+% local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
+% local position = { q = "q_position", k = "k_position", s = "s[i]", seqlen_k = "args.seqlen_k" }
+% local before = grouped and "(head - at_keys.head_kv * GROUP) * query_tiles + " or ""
+% local v_rest = (spec.dim_v + 15) // 16 > tiles.v_steps
+enum {
+  V_STEPS = ${tiles.v_steps}, /* of V's columns, in 16s, that stay in registers */
+  DQ_COLUMNS = ${tiles.dq_columns}, /* of dQ a consumer */
+  DQ_PART = DQ_FLOATS / CONSUMERS
+};
+
+/* S^T = K Q^T, 16 columns a step. TMA has filled columns past DIM_QK with zeros. */
+DEVICE void start_scores(float (&s)[QUERIES / 2], unsigned k, unsigned q) {
+#pragma unroll
+  for (int step = 0; step < (DIM_QK + 15) / 16; ++step) {
+    const int k_chunk = 16 * step / K_SPLIT, k_inside = 32 * step - 2 * K_SPLIT * k_chunk;
+    wgmma_nt(s, describe(k + (k_chunk * KEY_CHUNK + k_inside) / 16),
+                 describe(q + (step / 4 * QUERY_CHUNK + step % 4 * 32) / 16), step > 0);
+  }
+  wgmma_commit();
+}
+
+/* dP^T - D = V dO^T - D, the first columns of V from registers; -D is there already. */
+DEVICE void start_dp(float (&dp)[QUERIES / 2], const unsigned (&v_first)[V_STEPS][4], unsigned v,
+                     unsigned dout) {
+#pragma unroll
+  for (int step = 0; step < (DIM_V + 15) / 16; ++step) {
+    const descriptor right = describe(dout + (step / 4 * QUERY_CHUNK + step % 4 * 32) / 16);
+    if (step < V_STEPS)
+      wgmma_rt(dp, v_first[step], right, 1);
+% if v_rest then
+    else
+      wgmma_nt(dp, describe(v + (step / 4 * KEY_CHUNK + step % 4 * 32) / 16), right, 1);
+% end
+  }
+  wgmma_commit();
+}
+
+/* c += P^T dO or dS^T Q, 16 queries a step. */
+template <int count>
+DEVICE void start_sum(float (&c)[count], const unsigned (&left)[QUERIES / 4], unsigned right,
+                      int accumulate) {
+#pragma unroll
+  for (int step = 0; step < QUERIES / 16; ++step)
+    wgmma_rn(c, left + 4 * step, describe(right + step * 16 * CHUNK_ROW / 16),
+             step > 0 || accumulate);
+  wgmma_commit();
+}
+
+/* dQ = dS K, 16 keys a step. */
+DEVICE void start_dq(float (&dq)[DQ_COLUMNS / 2], unsigned ds, unsigned k) {
+#pragma unroll
+  for (int step = 0; step < KEYS / 16; ++step)
+    wgmma_nn(dq, describe(ds + (step / 4 * QUERY_CHUNK + step % 4 * 32) / 16),
+             describe(k + step * 16 * CHUNK_ROW / 16), step > 0);
+  wgmma_commit();
+}
+
+/* A warp's 16 rows of dK or dV into their place in a tile, and from there to memory. */
+template <int count>
+DEVICE void store_rows(const tensor_map &map, unsigned rows, int key, const key_tile &at_keys,
+                       int seqlen_k, const float (&c)[count], float scale, bool any) {
+  const int lane = threadIdx.x % 32, row = lane % 16;
+#pragma unroll
+  for (int i = 0; i < count; i += 8) {
+    const unsigned to = rows + i / 32 * KEY_CHUNK + row * CHUNK_ROW;
+    const int unit = i / 8 % 4 * 2 + lane / 16;
+% if tiles.odd_columns then
+    if (i + 8 > count) {
+      store_two_matrices(to + (i / 8 % 4 * 2 ^ row % 8) * 16, scaled(c + i, scale, any),
+                         scaled(c + i + 2, scale, any));
+      continue;
+    }
+% end
+    store_matrices(to + (unit ^ row % 8) * 16, scaled(c + i, scale, any),
+                   scaled(c + i + 2, scale, any), scaled(c + i + 4, scale, any),
+                   scaled(c + i + 6, scale, any));
+  }
+  proxy_fence();
+  __syncwarp();
+  if (lane == 0 && key < seqlen_k)
+    for (int chunk = 0; chunk < (2 * count + CHUNK - 1) / CHUNK; ++chunk)
+      tma_store(map, chunk * CHUNK, key, at_keys.head_kv, at_keys.batch, rows + chunk * KEY_CHUNK);
+}
+% local function add_dq()
+%   if det and walk.begin ~= "0" then
+/* Tiles before the first are passed when those before this block have passed them. */
+await_turn(at_keys, turns, ${before}${walk.begin});
+pass_turn(turns, ${before}${walk.begin});
+%   end
+float *dq_sum = args.dq_sum + (long long)part * DQ_PART +
+                ((long long)at_keys.batch * args.heads_q + head) * query_tiles * DQ_FLOATS;
+for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+  named_barrier_arrive(2 + part, 160); /* the consumer may write */
+  named_barrier_sync(4 + part, 160);   /* it has written */
+%   if det then
+  await_turn(at_keys, turns, ${before}tile + 1);
+%   end
+  if (threadIdx.x % 32 == 0) {
+%   if det then
+    proxy_fence_global();
+%   end
+    bulk_add(dq_sum + (long long)tile * DQ_FLOATS, staged, 4 * DQ_PART);
+    tma_store_commit();
+    tma_store_wait_read<0>();
+%   if det then
+    bulk_wait();
+    proxy_fence_global();
+%   end
+  }
+%   if det then
+  pass_turn(turns, ${before}tile + 1);
+%   else
+  __syncwarp();
+%   end
+}
+% end
+
+/* A warp of the first warpgroup: has what a consumer staged of dQ added to memory. */
+DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigned shared,
+                     int part) {
+  const unsigned staged = shared + DQ_STAGED + part * 4 * DQ_PART;
+% if det then
+  int *turns = at_keys.turns + part;
+% end
+% if grouped then
+  for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head) {
+    ${walk.ends}
+    ${capture(add_dq)}
+  }
+% else
+  const int head = at_keys.head_kv;
+  ${walk.ends}
+  ${capture(add_dq)}
+% end
+% if det then
+
+  /* The last turn, and with it those after the last tile that this block visits. */
+  const int last = ${grouped and "GROUP * " or ""}((args.seqlen_q + QUERIES - 1) / QUERIES);
+  await_turn(at_keys, turns, last);
+  pass_turn(turns, last);
+% else
+  if (threadIdx.x % 32 == 0)
+    bulk_wait();
+% end
+}
+%
+% local function positions(of_query)
+%   if of_query then
+const int q_position = tile * QUERIES + shift + lane % 4 * 2 + i / 4 * 8 + i % 2;
+%   end
+const int k_position = key_first + warp_row + lane / 4 + i / 2 % 2 * 8;
+% end
+% local function hide()
+#pragma unroll
+for (int i = 0; i < QUERIES / 2; ++i) {
+  ${capture(positions, not mask.trivial)}
+  if (!(${mask.predicate(position)}))
+    s[i] = 0.0f;
+}
+% end
+% local function probabilities(masked)
+#pragma unroll
+for (int j = 0; j < QUERIES / 8; ++j) {
+  const float2 lse = load_shared_pair(rows + 32 * j);
+#pragma unroll
+  for (int i = 4 * j; i < 4 * j + 4; ++i) {
+%   if score.needs_positions then
+    ${capture(positions, true)}
+%   end
+%   if not score.identity then
+    s[i] = multiply(s[i], args.softmax_scale);
+%   end
+%   if factor then
+    dp[i] = multiply(dp[i], ${score.derivative_text(position)});
+%   end
+%   if not score.identity then
+    s[i] = ${score.text(position)};
+%   end
+    s[i] = exp2_approx(multiply_add(s[i], ${exponent_scale}, i % 2 ? -lse.y : -lse.x));
+  }
+}
+%   if masked == true then
+${capture(hide)}
+%   elseif masked then
+if (${masked}) {
+  ${capture(hide)}
+}
+%   end
+% end
+% local function gradients()
+#pragma unroll
+for (int step = 0; step < QUERIES / 16; ++step) {
+#pragma unroll
+  for (int i = 8 * step; i < 8 * step + 8; i += 2) {
+%   for e = 0, 1 do
+%     local i = e == 0 and "i" or "i + 1"
+    dp[${i}] = multiply(s[${i}], dp[${i}]);
+%     if not score.identity then
+    dp[${i}] = s[${i}] == 0.0f ? 0.0f : dp[${i}];
+%     end
+%   end
+    ds[i / 2] = pack(dp[i], dp[i + 1]);
+    p[i / 2] = pack(s[i], s[i + 1]);
+  }
+  const unsigned *four = ds + 4 * step;
+  store_transposed_matrices(ds_lane + at.buffer * DS_BYTES + step * 16 * CHUNK_ROW, four[0],
+                            four[1], four[2], four[3]);
+}
+% end
+% -- masked: whether the tile needs the mask; or a condition that tells.
+% local function visit(masked)
+const unsigned rows = shared + STATISTICS + at.buffer * 8 * QUERIES + lane % 4 * 8;
+const unsigned q_tile = uniform(q + at.buffer * (Q_BYTES / 16));
+const unsigned dout_tile = uniform(dout + at.buffer * (DOUT_BYTES / 16));
+float s[QUERIES / 2], dp[QUERIES / 2];
+unsigned p[QUERIES / 4], ds[QUERIES / 4];
+wait(shared + Q_FULL, at);
+#pragma unroll
+for (int j = 0; j < QUERIES / 8; ++j) {
+  const float2 minus_d = load_shared_pair(rows + 4 * QUERIES + 32 * j);
+  dp[4 * j] = dp[4 * j + 2] = minus_d.x;
+  dp[4 * j + 1] = dp[4 * j + 3] = minus_d.y;
+}
+pin(dp);
+wgmma_fence();
+start_scores(s, k, q_tile);
+wait(shared + DOUT_FULL, at);
+wgmma_fence();
+start_dp(dp, v_first, v, dout_tile);
+
+wgmma_wait<1>(s);
+%   if factor then
+wgmma_wait<0>(dp); /* dP takes the factors at once: there are no registers to keep them in */
+%   end
+${capture(probabilities, masked)}
+%   if not factor then
+wgmma_wait<0>(dp);
+%   end
+${capture(gradients)}
+wgmma_fence();
+start_sum(dv, p, dout_tile, any);
+
+proxy_fence();
+named_barrier_sync(1, 256); /* dS is whole, and nobody reads the one before the last */
+float (&dq)[DQ_COLUMNS / 2] = (float (&)[DQ_COLUMNS / 2])dp; /* dP is spent */
+wgmma_fence();
+start_dq(dq, uniform(ds_left + at.buffer * (DS_BYTES / 16)), k_right);
+wgmma_wait<1>(dv);
+release(shared + DOUT_EMPTY, at);
+wgmma_fence();
+start_sum(dk, ds, q_tile, any);
+wgmma_wait<1>(dq);
+
+named_barrier_sync(2 + consumer, 160); /* the dQ before has been read */
+#pragma unroll
+for (int i = 0; i < DQ_COLUMNS / 2; i += 4)
+  store_shared_quad(dq_staged + i * 512, dq[i], dq[i + 1], dq[i + 2], dq[i + 3]);
+proxy_fence();
+named_barrier_arrive(4 + consumer, 160);
+wgmma_wait<0>(dk);
+release(shared + Q_EMPTY, at);
+any = 1;
+advance<2>(at);
+% end
+
+/* What a consumer does. */
+DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const tensor_map &dv_map,
+                    const key_tile &at_keys, const unsigned char *memory) {
+  const unsigned shared = shared_address(memory);
+  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
+  const int consumer = warp / 4 - 1, warp_row = (warp - 4) * 16;
+  const unsigned k = tile_word(shared + K_TILE + consumer * 64 * CHUNK_ROW, 16);
+% if v_rest then
+  const unsigned v = tile_word(shared + V_TILE + consumer * 64 * CHUNK_ROW, 16);
+% else
+  const unsigned v = 0; /* all of it is in registers */
+% end
+% if tiles.by_rows then
+  const unsigned k_right = tile_word(shared + K_TILE, KEY_CHUNK);
+  const unsigned ds_left = tile_word(shared + DS_TILES + consumer * 64 * CHUNK_ROW, 16);
+% else
+  const unsigned k_right = tile_word(shared + K_TILE + consumer * KEY_CHUNK, KEY_CHUNK);
+  const unsigned ds_left = tile_word(shared + DS_TILES, 16);
+% end
+  const unsigned q = tile_word(shared + Q_TILES, QUERY_CHUNK);
+  const unsigned dout = tile_word(shared + DOUT_TILES, QUERY_CHUNK);
+  /* Where the lane puts dS: row lane % 8 of matrix lane / 8, of 16 queries x 16 keys. */
+  const unsigned ds_lane = shared + DS_TILES + consumer * QUERY_CHUNK +
+                           (lane / 16 * 8 + lane % 8) * CHUNK_ROW +
+                           ((warp % 4 * 2 + lane / 8 % 2) ^ lane % 8) * 16;
+  const unsigned dq_staged = shared + DQ_STAGED + consumer * 4 * DQ_PART + threadIdx.x % 128 * 16;
+  const unsigned k_rows = shared + K_TILE + warp_row * CHUNK_ROW;
+  const unsigned v_rows = shared + V_TILE + warp_row * CHUNK_ROW;
+
+  unsigned v_first[V_STEPS][4];
+  ring_place at = {0, 0};
+  wait(shared + V_FULL, at);
+#pragma unroll
+  for (int step = 0; step < V_STEPS; ++step)
+    load_matrices(v_first[step],
+                  v_rows + lane % 16 * CHUNK_ROW + ((2 * step + lane / 16) ^ lane % 8) * 16);
+  wait(shared + K_FULL, at);
+
+  float dk[DIM_QK / 2], dv[DIM_V / 2];
+  int any = 0; /* whether dK and dV hold anything yet */
+  ${walk.bounds}
+% if grouped then
+  int tile = ${walk.begin};
+  for (int left = GROUP * max(${walk.finish} - ${walk.begin}, 0); left > 0; --left) {
+    ${capture(visit, walk.masked == "" or walk.masked)}
+    if (++tile == ${walk.finish})
+      tile = ${walk.begin}; /* of the next head */
+  }
+% else
+%   for _, run in ipairs(walk.runs) do
+  for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+    ${capture(visit, run.masked)}
+  }
+%   end
+% end
+
+  const int key = at_keys.first + warp_row;
+  store_rows(dv_map, v_rows, key, at_keys, args.seqlen_k, dv, 1.0f, any);
+  named_barrier_sync(1, 256); /* nobody reads K any more */
+  store_rows(dk_map, k_rows, key, at_keys, args.seqlen_k, dk, args.softmax_scale, any);
+  if (lane == 0) {
+    tma_store_commit();
+    tma_store_wait_read<0>();
+  }
+}

@@ -1,0 +1,581 @@
+% -- Attention forward with wgmma and TMA: one producer warpgroup, several consumers.
+% local mask, score = require "mask", require "score"
+% local position = { q = "q_position", k = "k_position", s = "s[i]" }
+% local position_in_last = { q = "q_position", k = "k_position", s = "s[i]", seqlen_k = "args.seqlen_k" }
+% local shifted = not mask.trivial or score.needs_positions and score.text(position):find("q_position")
+% include "sm90/prelude.cu.lua"
+
+/* Attention forward: O = softmax(S) V and LSE, S = softmax_scale * Q K^T, with the online softmax
+ * (Milakov and Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135).
+ *
+ * A block takes query tiles, one after the other. Its first warpgroup is the producer: one thread
+ * walks the key tiles, last to first, and has TMA copy Q, K and V into rings of buffers. Every
+ * other warpgroup is a consumer and owns 64 rows: S, P and O stay in its registers, and S of the
+ * next key tile is under way together with O += P V of this one.
+ *
+ * A lane holds two rows, lane / 4 and 8 below it, of its warp's 16. Of a wgmma accumulator d,
+ * d[4 j + 2 row + e] is in column 8 j + 2 (lane % 4) + e; a left operand from registers has the
+ * same order, so that P needs no exchange between lanes.
+ */
+
+/* What the producer says of a tile, beside its Q. */
+struct tile_work {
+  int row_first, head, batch;
+  int key_tile_begin, key_tile_end; /* what it loads; begin < 0: no tile is left */
+};
+
+/* ---- Products -------------------------------------------------------------------------------- */
+
+/* S = Q K^T, 16 columns a step; TMA has filled columns past DIM_QK with zeros. */
+template <int count> DEVICE void start_scores(float (&s)[count], unsigned q, unsigned k) {
+  enum { Q_CHUNK = ROWS * CHUNK_ROW, K_CHUNK = 2 * count * CHUNK_ROW };
+#pragma unroll
+  for (int step = 0; step < (DIM_QK + 15) / 16; ++step) {
+    const int chunk = step / 4, inside = step % 4 * 32;
+    wgmma_scores(s, describe(q + (chunk * Q_CHUNK + inside) / 16),
+                 describe(k + (chunk * K_CHUNK + inside) / 16), step > 0);
+  }
+  wgmma_commit();
+}
+
+/* O += P V, 16 keys a step; O = P V at the first key tile. */
+template <int count>
+DEVICE void start_output(float (&o)[DIM_V / 2], const unsigned (&p)[count], unsigned v,
+                         bool first) {
+#pragma unroll
+  for (int step = 0; step < count / 4; ++step)
+    wgmma_output(o, p + 4 * step, describe(v + step * 16 * CHUNK_ROW / 16), step > 0 || !first);
+  wgmma_commit();
+}
+
+/* ---- The online softmax ---------------------------------------------------------------------- */
+
+#define LOG2_E 1.44269504f
+#define LN_2 0.693147181f
+#define LOWEST -3.40282347e38f /* of the finite numbers */
+#define GROWTH ${tiles.growth}
+#define LARGE 4096.0f /* a lane's sum of P over a tile that calls for a new peak */
+
+/* Over the four lanes that share a row. */
+DEVICE float quad_maximum(float x) {
+  x = maximum(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return maximum(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+DEVICE float quad_sum(float x) {
+  x = add(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return add(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* What P of the lane's two rows refers to: P = exp2(slope * s - origin), origin = slope * peak. */
+struct row_state {
+  float peak[2]; /* the row's maximum when it was last raised; -inf: no key is visible yet */
+  float slope[2], origin[2];
+  float sum[2];        /* of P, over this lane's columns */
+  float correction[2]; /* for what was summed before the last raise */
+};
+
+/* Raises those peaks, of the rows asked for, that the scores outgrow by more than 2^GROWTH. Each row
+ * decides by itself: its result depends on no other. True if O needs correction.
+ *
+ * Rounding makes slope * peak - origin as large as 2^-24 |origin|: the same for all keys of a row,
+ * so it cancels, but beyond 2^27 it would overflow. There a slope that is a power of two makes it
+ * 0, and cannot be told from the right one: scores that differ at all differ by 16 or more. */
+template <int count>
+DEVICE bool raise_peaks(row_state &state, const float (&s)[count], float slope,
+                        const bool (&asked)[2]) {
+  const float next_power = __uint_as_float((__float_as_uint(slope) & 0x7f800000u) + 0x00800000u);
+  float peak[2];
+  bool raise[2];
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float even = s[2 * row], odd = s[2 * row + 1];
+#pragma unroll
+    for (int i = 4 + 2 * row; i < count; i += 4) {
+      even = maximum(even, s[i]);
+      odd = maximum(odd, s[i + 1]);
+    }
+    peak[row] = maximum(state.peak[row], quad_maximum(maximum(even, odd)));
+    raise[row] = asked[row] && multiply(subtract(peak[row], state.peak[row]), slope) > GROWTH;
+  }
+  if (!__any_sync(0xffffffffu, raise[0] || raise[1]))
+    return false;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const float before = state.origin[row];
+    state.peak[row] = raise[row] ? peak[row] : state.peak[row];
+    const bool huge = fabsf(multiply(state.peak[row], slope)) > 134217728.0f;
+    state.slope[row] = huge ? next_power : slope;
+    /* Finite while the peak is -inf: exp2(-inf - origin) is then 0, not NaN. */
+    state.origin[row] = maximum(multiply(state.peak[row], state.slope[row]), LOWEST);
+    state.correction[row] = exp2_approx(subtract(before, state.origin[row]));
+    state.sum[row] = multiply(state.sum[row], state.correction[row]);
+  }
+  return true;
+}
+
+/* P of a tile as the left operand of O += P V, and its row sums over this lane's columns. */
+template <int count>
+DEVICE void probabilities(unsigned (&p)[count / 2], float (&sum)[2], const float (&s)[count],
+                          const row_state &state) {
+  sum[0] = sum[1] = 0.0f;
+#pragma unroll
+  for (int i = 0; i < count; i += 2) {
+    const int row = i / 2 % 2;
+    const float left = exp2_approx(multiply_add(s[i], state.slope[row], -state.origin[row]));
+    const float right = exp2_approx(multiply_add(s[i + 1], state.slope[row], -state.origin[row]));
+    sum[row] = add(add(sum[row], left), right);
+    p[i / 2] = pack(left, right);
+  }
+}
+
+DEVICE void add_sums(row_state &state, const float (&sum)[2]) {
+  state.sum[0] = add(state.sum[0], sum[0]);
+  state.sum[1] = add(state.sum[1], sum[1]);
+}
+
+DEVICE void correct_output(float (&o)[DIM_V / 2], const row_state &state) {
+#pragma unroll
+  for (int i = 0; i < DIM_V / 2; ++i)
+    o[i] = multiply(o[i], state.correction[i / 2 % 2]);
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/* Of a row without keys O may never have been written: 0 by selection. */
+DEVICE unsigned normalised(const float *o, float inverse) {
+  return inverse == 0.0f ? 0 : pack(multiply(o[0], inverse), multiply(o[1], inverse));
+}
+% if spec.dim_v >= 16 then
+
+/* 16 columns of the warp's rows into its strip, swizzled as TMA expects it. */
+DEVICE void store_columns(unsigned strip, int column, const float *o, const float (&inverse)[2]) {
+  const int lane = threadIdx.x % 32, row = lane % 16, unit = column / 8 + lane / 16;
+  store_matrices(strip + row * CHUNK_ROW + (unit ^ row % 8) * 16, normalised(o, inverse[0]),
+                 normalised(o + 2, inverse[1]), normalised(o + 4, inverse[0]),
+                 normalised(o + 6, inverse[1]));
+}
+% end
+% if spec.dim_v % 16 ~= 0 then
+
+/* The last 8 columns. */
+DEVICE void store_last_columns(unsigned strip, int column, const float *o,
+                               const float (&inverse)[2]) {
+  const int row = threadIdx.x % 16, unit = column / 8;
+  store_two_matrices(strip + row * CHUNK_ROW + (unit ^ row % 8) * 16, normalised(o, inverse[0]),
+                     normalised(o + 2, inverse[1]));
+}
+% end
+% if tiles.dynamic then
+
+/* ---- ${spec.name}_clear ---- */
+
+/* Before the main kernel draws tiles from the counter. */
+extern "C" __global__ void
+${spec.name}_clear(const __grid_constant__ clear_args args) {
+  launch_next();
+  if (threadIdx.x == 0)
+    *args.drawn = 0;
+}
+% end
+%
+% -- The scores of key_tile in s as the variants have them, -inf where the pair is not kept.
+% local function edit_scores(kept, scored)
+%   local scores = not score.identity and not scored and score.text(position)
+%   local text = (kept or "") .. (scores or "")
+#pragma unroll
+for (int i = 0; i < KEYS / 2; ++i) {
+%   if text:find("k_position") then
+  const int k_position = key_tile * KEYS + thread_column + i / 4 * 8 + i % 2;
+%   end
+%   if text:find("q_position") then
+  const int q_position = thread_q + i / 2 % 2 * 8;
+%   end
+%   if scores then
+  s[i] = multiply(s[i], args.softmax_scale);
+  s[i] = ${scores};
+%   end
+%   if kept then
+  if (!(${kept}))
+    s[i] = MINUS_INFINITY;
+%   end
+}
+% end
+%
+% -- Warpgroups issue their products in turns.
+% local function take_turn()
+named_barrier_sync(1 + consumer, 256);
+% end
+% local function pass_turn()
+named_barrier_arrive(1 + next_consumer, 256);
+% end
+%
+% -- One key tile: its S under way together with O += P V of the tile before.
+% local function step(entry, kept)
+const ring_place before = ring;
+advance<STAGES>(ring);
+wait(k_full, ring);
+%   if entry.turns then
+${capture(take_turn)}
+%   end
+wgmma_fence();
+start_scores(s, q, uniform(k + ring.buffer * (K_BYTES / 16)));
+wait(v_full, before);
+wgmma_fence();
+start_output(o, p, uniform(v + before.buffer * (V_BYTES / 16)), first);
+first = false;
+%   if entry.turns then
+${capture(pass_turn)}
+%   end
+
+wgmma_wait<1>(s);
+release(k_empty, ring);
+%   if kept or not score.identity then
+${capture(edit_scores, kept)}
+%   end
+float sum[2];
+%   if kept or entry.every_peak then
+const bool raised = raise_peaks(state, s, slope, both);
+wgmma_wait<0>(o);
+release(v_empty, before);
+if (raised)
+  correct_output(o, state);
+probabilities(p, sum, s, state);
+%   else
+wgmma_wait<0>(o);
+release(v_empty, before);
+probabilities(p, sum, s, state);
+/* Large sums alone call for new peaks, so that most tiles need no maximum. */
+if (${entry.careful_keys and "careful || " or ""}__any_sync(0xffffffffu, sum[0] > LARGE || sum[1] > LARGE)) {
+%     if entry.careful_keys then
+  const bool asked[2] = {careful || quad_maximum(sum[0]) > LARGE,
+                         careful || quad_maximum(sum[1]) > LARGE};
+%     else
+  const bool asked[2] = {quad_maximum(sum[0]) > LARGE, quad_maximum(sum[1]) > LARGE};
+%     end
+  if (raise_peaks(state, s, slope, asked)) {
+    correct_output(o, state);
+    probabilities(p, sum, s, state);
+  }
+}
+%   end
+add_sums(state, sum);
+% end
+%
+% -- A key tile that holds nothing for this warpgroup's rows.
+% local function skip()
+wait(k_full, ring);
+release(k_empty, ring);
+wait(v_full, ring);
+release(v_empty, ring);
+advance<STAGES>(ring);
+% end
+%
+% local function walk_keys(entry, ends_only)
+%   return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
+%                      tile = entry.keys, tiles = "key_tiles", length = "args.seqlen_k",
+%                      integer = "int", ends_only = ends_only }
+% end
+% local head_kv = spec.group > 1 and "head / GROUP" or "head"
+% for _, entry in ipairs(tiles.entries) do
+
+/* ---- ${spec.name}_${entry.name} ---- */
+
+extern "C" __global__ void __launch_bounds__(${entry.threads}, 1)
+${spec.name}_${entry.name}(
+    const __grid_constant__ tensor_map q_map, const __grid_constant__ tensor_map k_map,
+    const __grid_constant__ tensor_map v_map, const __grid_constant__ tensor_map o_map,
+    const __grid_constant__ forward_args args) {
+  enum {
+    KEYS = ${entry.keys},     /* of a key tile */
+    STAGES = ${entry.stages},    /* buffers of the rings of K and V */
+    Q_BUFFERS = ${entry.q_buffers},
+    STRIPS = ${entry.strips},    /* chunks of O that a warp may have on their way out */
+    Q_BYTES = QK_CHUNKS * ROWS * CHUNK_ROW, /* of one consumer */
+    K_BYTES = QK_CHUNKS * KEYS * CHUNK_ROW,
+    V_BYTES = V_CHUNKS * KEYS * CHUNK_ROW,
+    STRIP = 16 * CHUNK_ROW /* bytes */
+  };
+  /* The launch may have fewer consumers than the ${entry.warpgroups} that this is compiled for. */
+  const int consumers = blockDim.x / 128 - 1;
+  const int key_tiles = (args.seqlen_k + KEYS - 1) / KEYS;
+% if shifted then
+  /* Positions are on the key axis: the last query stands at the last key. */
+  const int shift = args.seqlen_k - args.seqlen_q;
+% end
+
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const unsigned shared = shared_address(memory);
+  const unsigned q_full = shared, q_empty = q_full + 8 * Q_BUFFERS;
+  const unsigned k_full = q_empty + 8 * Q_BUFFERS, k_empty = k_full + 8 * STAGES;
+  const unsigned v_full = k_empty + 8 * STAGES, v_empty = v_full + 8 * STAGES;
+  /* Two a Q buffer: consumers look at a tile's until after they have released its Q. */
+  tile_work *works = (tile_work *)(memory + ${tiles.barrier_bytes // 2});
+  const unsigned k_ring = shared + ${tiles.barrier_bytes}, v_ring = k_ring + STAGES * K_BYTES;
+  const unsigned q_ring = v_ring + STAGES * V_BYTES;
+  const unsigned strips = q_ring + Q_BUFFERS * consumers * Q_BYTES;
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Q_BUFFERS; ++i) {
+      mbarrier_init(q_full + 8 * i, 1);
+      mbarrier_init(q_empty + 8 * i, 4 * consumers);
+    }
+    for (int i = 0; i < STAGES; ++i) {
+      mbarrier_init(k_full + 8 * i, 1);
+      mbarrier_init(k_empty + 8 * i, 4 * consumers);
+      mbarrier_init(v_full + 8 * i, 1);
+      mbarrier_init(v_empty + 8 * i, 4 * consumers);
+    }
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  const int warp = uniform(threadIdx.x / 32);
+
+  /* ---- The producer ---- */
+  if (warp < 4) {
+    registers_give_back<${entry.producer_registers}>();
+    if (threadIdx.x > 0)
+      return;
+    tma_prefetch(q_map);
+    tma_prefetch(k_map);
+    tma_prefetch(v_map);
+    tma_prefetch(o_map);
+
+    /* Of a barrier not yet used, the phase before its first counts as ended. */
+    ring_place q_at = {0, 1}, k_at = {0, 1}, v_at = {0, 1};
+    const unsigned tiles = args.heads * args.query_tiles;
+% if tiles.dynamic then
+    bool cleared = false;
+% end
+    for (unsigned tile = blockIdx.x; tile < tiles;) {
+% if tiles.dynamic then
+      const unsigned section = tile / (args.section * args.query_tiles);
+      const unsigned head_first = section * args.section;
+      const unsigned in_section = tile - head_first * args.query_tiles;
+      const unsigned width = min(args.section, args.heads - head_first);
+      const unsigned row_tile = in_section / width;
+      const unsigned any_head = head_first + in_section - row_tile * width;
+%   local longest = walk_keys(tiles.entries[1], true).longest
+%   local order = longest == "first" and "row_tile" or "(args.query_tiles - 1 - row_tile)"
+      const int row_first = ${order} * consumers * ROWS;
+% else
+      const unsigned any_head = tile / args.query_tiles;
+      const int row_first = (tile - any_head * args.query_tiles) * consumers * ROWS;
+% end
+      const int batch = any_head / args.heads_q, head = any_head - batch * args.heads_q;
+% local walk = walk_keys(entry, true)
+% local begin, finish = walk.runs[1].from, walk.runs[1].to
+% if walk.setup:find("q_first") then
+      const int q_first = row_first + shift;
+% end
+% if walk.setup:find("q_last") then
+      const int q_last = min(row_first + consumers * ROWS, args.seqlen_q) - 1 + shift;
+% end
+      ${walk.setup}
+
+      wait(q_empty, q_at);
+      works[q_at.buffer + Q_BUFFERS * (q_at.parity ^ 1)] =
+          {row_first, head, batch, ${begin}, ${finish}};
+      mbarrier_arrive_expect(q_full + 8 * q_at.buffer, consumers * Q_BYTES);
+      for (int i = 0; i < consumers; ++i)
+        load_tile<QK_CHUNKS>(q_ring + (q_at.buffer * consumers + i) * Q_BYTES, ROWS, q_map,
+                             row_first + i * ROWS, head, batch, q_full + 8 * q_at.buffer);
+      advance<Q_BUFFERS>(q_at);
+
+      /* V one tile behind K, as they are used. */
+      for (int key_tile = ${finish}; key_tile >= ${begin}; --key_tile) {
+        if (key_tile > ${begin}) {
+          wait(k_empty, k_at);
+          mbarrier_arrive_expect(k_full + 8 * k_at.buffer, K_BYTES);
+          load_tile<QK_CHUNKS>(k_ring + k_at.buffer * K_BYTES, KEYS, k_map, (key_tile - 1) * KEYS,
+                               ${head_kv}, batch, k_full + 8 * k_at.buffer);
+          advance<STAGES>(k_at);
+        }
+        if (key_tile < ${finish}) {
+          wait(v_empty, v_at);
+          mbarrier_arrive_expect(v_full + 8 * v_at.buffer, V_BYTES);
+          load_tile<V_CHUNKS>(v_ring + v_at.buffer * V_BYTES, KEYS, v_map, key_tile * KEYS,
+                              ${head_kv}, batch, v_full + 8 * v_at.buffer);
+          advance<STAGES>(v_at);
+        }
+      }
+% if tiles.dynamic then
+
+      if (args.drawn) {
+        if (!cleared)
+          launch_wait(); /* for the launch that clears the counter */
+        cleared = true;
+        tile = gridDim.x + draw_ticket(args.drawn);
+      } else {
+        tile += gridDim.x;
+      }
+% else
+      tile += gridDim.x;
+% end
+    }
+    wait(q_empty, q_at);
+    works[q_at.buffer + Q_BUFFERS * (q_at.parity ^ 1)].key_tile_begin = -1;
+    mbarrier_arrive(q_full + 8 * q_at.buffer);
+    return;
+  }
+
+  /* ---- A consumer ---- */
+  registers_take<${entry.consumer_registers}>();
+  const int consumer = warp / 4 - 1, lane = threadIdx.x % 32;
+% if entry.turns then
+  const int next_consumer = consumer + 1 < consumers ? consumer + 1 : 0;
+  if (next_consumer == 0)
+    named_barrier_arrive(1, 256); /* the first turn is the first consumer's */
+% end
+  const int thread_row = warp % 4 * 16 + lane / 4, thread_column = lane % 4 * 2;
+% if score.identity then
+  const float slope = multiply(args.softmax_scale, LOG2_E);
+% else
+  const float slope = LOG2_E; /* the scale is in the scores already */
+% end
+  const unsigned k = tile_word(k_ring, 16), v = tile_word(v_ring, KEYS * CHUNK_ROW);
+  const unsigned warp_strips = strips + (warp - 4) * STRIPS * STRIP;
+
+% if entry.careful_keys then
+  const bool careful = args.seqlen_k <= ${entry.careful_keys}; /* looks at all maxima: P rounds better */
+% end
+
+  ring_place ring = {0, 0}, q_at = {0, 0};
+  for (;;) {
+    wait(q_full, q_at);
+    const tile_work &work = works[q_at.buffer + Q_BUFFERS * q_at.parity];
+    if (work.key_tile_begin < 0)
+      break;
+    const unsigned q_tile = q_ring + (q_at.buffer * consumers + consumer) * Q_BYTES;
+    const unsigned q = uniform(tile_word(q_tile, 16));
+    const int rows = min(ROWS, args.seqlen_q - work.row_first - consumer * ROWS);
+% if shifted then
+    const int q_first = work.row_first + consumer * ROWS + shift;
+    const int thread_q = q_first + thread_row;
+% end
+% local walk = walk_keys(entry)
+% local runs = walk.runs
+% local begin, finish = runs[1].from, runs[#runs].to
+% if walk.setup:find("q_last") then
+    const int q_last = q_first + rows - 1;
+% end
+    ${walk.setup}
+
+    float s[KEYS / 2], o[DIM_V / 2];
+    unsigned p[KEYS / 4];
+    row_state state = {{MINUS_INFINITY, MINUS_INFINITY}, {slope, slope}, {LOWEST, LOWEST}};
+    const bool both[2] = {true, true};
+    bool first = true;
+    int key_tile = work.key_tile_end - 1;
+
+    /* Tiles that other consumers need, this one not. */
+% if begin == "0" then
+    const int own_end = rows > 0 ? ${finish} : 0;
+% else
+    const int own_end = rows > 0 && ${begin} < ${finish} ? ${finish} : work.key_tile_begin;
+% end
+    for (; key_tile >= own_end; --key_tile) {
+% if entry.turns then
+      if (key_tile > work.key_tile_begin) {
+        ${capture(take_turn)}
+        ${capture(pass_turn)}
+      }
+% end
+      ${capture(skip)}
+    }
+
+    const bool any_key = key_tile >= work.key_tile_begin;
+    if (any_key) {
+      wait(k_full, ring);
+      wgmma_fence();
+      start_scores(s, q, uniform(k + ring.buffer * (K_BYTES / 16)));
+      wgmma_wait<0>(s);
+      release(k_empty, ring);
+% if not mask.trivial then
+      ${capture(edit_scores, mask.predicate(position_in_last))}
+% else
+%   if not score.identity then
+      ${capture(edit_scores)}
+%   end
+      if ((key_tile + 1) * KEYS > args.seqlen_k) {
+        ${capture(edit_scores, mask.predicate(position_in_last), true)}
+      }
+% end
+      raise_peaks(state, s, slope, both);
+      probabilities(p, state.sum, s, state);
+      --key_tile;
+% for i = #runs, 1, -1 do
+      for (; key_tile >= ${runs[i].from}; --key_tile) {
+        ${capture(step, entry, runs[i].masked and mask.predicate(position))}
+      }
+% end
+    }
+    release(q_empty, q_at);
+    if (any_key) {
+      wait(v_full, ring);
+      wgmma_fence();
+      start_output(o, p, uniform(v + ring.buffer * (V_BYTES / 16)), first);
+      wgmma_wait<0>(o);
+      release(v_empty, ring);
+      advance<STAGES>(ring);
+    }
+% if begin ~= "0" then
+    for (; key_tile >= work.key_tile_begin; --key_tile) {
+% if entry.turns then
+      ${capture(take_turn)}
+      ${capture(pass_turn)}
+% end
+      ${capture(skip)}
+    }
+% end
+    advance<Q_BUFFERS>(q_at);
+
+    const int row_first = work.row_first + consumer * ROWS;
+    float *lse = args.lse + ((long long)work.batch * args.heads_q + work.head) * args.seqlen_q;
+    float inverse[2];
+    #pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const float sum = quad_sum(state.sum[row]);
+      const int q_row = row_first + thread_row + 8 * row;
+      inverse[row] = sum == 0.0f ? 0.0f : reciprocal(sum);
+      if (lane % 4 == 0 && q_row < args.seqlen_q)
+% if score.identity then
+        lse[q_row] = sum == 0.0f ? MINUS_INFINITY
+                                 : multiply_add(state.peak[row], args.softmax_scale,
+                                                multiply(log2_approx(sum), LN_2));
+% else
+        lse[q_row] =
+            sum == 0.0f ? MINUS_INFINITY : multiply_add(log2_approx(sum), LN_2, state.peak[row]);
+% end
+    }
+    const int strip_row = row_first + warp % 4 * 16;
+    #pragma unroll
+    for (int chunk = 0; chunk < V_CHUNKS; ++chunk) {
+      const unsigned strip = warp_strips + chunk % STRIPS * STRIP;
+      if (lane == 0)
+        tma_store_wait_read<STRIPS - 1>();
+      __syncwarp();
+      #pragma unroll
+      for (int column = chunk * CHUNK; column < DIM_V && column < (chunk + 1) * CHUNK; column += 16)
+% if spec.dim_v % 16 == 0 then
+        store_columns(strip, column % CHUNK, o + column / 2, inverse);
+% elseif spec.dim_v < 16 then
+        store_last_columns(strip, column % CHUNK, o + column / 2, inverse);
+% else
+        if (column + 16 <= DIM_V)
+          store_columns(strip, column % CHUNK, o + column / 2, inverse);
+        else
+          store_last_columns(strip, column % CHUNK, o + column / 2, inverse);
+% end
+      proxy_fence();
+      __syncwarp();
+      if (lane == 0) {
+        if (strip_row < args.seqlen_q)
+          tma_store(o_map, chunk * CHUNK, strip_row, work.head, work.batch, strip);
+        tma_store_commit();
+      }
+    }
+  }
+  if (lane == 0)
+    tma_store_wait_read<0>();
+}
+% end

@@ -1,0 +1,160 @@
+% -- The steps of a Hopper plan: which entry, over which grid, with which tensor maps.
+% if spec.pass ~= "fwd" then
+%   include "sm90/steps_bwd.c.lua"
+% else
+% local dynamic = tiles.dynamic
+% include "sm90/args.cu.lua"
+
+% if not dynamic then
+static long long min(long long a, long long b) { return a < b ? a : b; }
+% end
+
+static fa_step *add_step(fa_plan *out, const char *entry, long long blocks, int threads,
+                         unsigned arg_bytes) {
+  fa_step *step = &out->steps[out->num_steps++];
+  step->entry = entry;
+  step->grid[0] = (unsigned)blocks;
+  step->block[0] = (unsigned)threads;
+  step->grid[1] = step->grid[2] = step->block[1] = step->block[2] = 1;
+  step->cluster[0] = step->cluster[1] = step->cluster[2] = 0;
+  step->shared_bytes = 0;
+  step->programmatic = step->cooperative = step->num_maps = 0;
+  step->arg_bytes = arg_bytes;
+  return step;
+}
+
+/* Bytes to the next index. Of a single one they are of no use, but the encoder looks at them. */
+static unsigned long long stride_bytes(long long stride, long long extent) {
+  return extent > 1 ? (unsigned long long)stride * 2 : 16;
+}
+
+/* A map of a batch x seqlen x heads x dim tensor in boxes of 64 columns x `rows` positions. */
+static void add_map(fa_step *step, const fa_plan_tensor *tensor, int dim, long long seqlen,
+                    long long heads, long long batch, int rows) {
+  fa_plan_map *map = &step->maps[step->num_maps++];
+  map->base = tensor->data;
+  map->element_bytes = 2;
+  map->rank = 4;
+  map->extent[0] = (unsigned long long)dim;
+  map->extent[1] = (unsigned long long)seqlen;
+  map->extent[2] = (unsigned long long)heads;
+  map->extent[3] = (unsigned long long)batch;
+  map->stride_bytes[0] = stride_bytes(tensor->stride_seq, seqlen);
+  map->stride_bytes[1] = stride_bytes(tensor->stride_head, heads);
+  map->stride_bytes[2] = stride_bytes(tensor->stride_batch, batch);
+  map->box[0] = 64; /* 128 bytes, the span of the swizzle */
+  map->box[1] = (unsigned)rows;
+  map->box[2] = map->box[3] = 1;
+  map->swizzle_bytes = 128;
+  map->l2_promotion_bytes = ${tiles.l2_promotion};
+}
+
+/* Consumer warpgroups a block, of at most `most`: what ends first when w of them take w + 1 units of
+   time for a key tile, and every query tile 10 more; places: blocks that run at once. It changes no
+   result.${dynamic and " Tiles are taken to have half as many keys on average as the longest." or ""} */
+static int choose_warpgroups(const fa_problem *in, int most, int keys, int places) {
+  const double heads = (double)in->heads_q * (double)in->batch;
+  const double key_tiles = (double)((in->seqlen_k + keys - 1) / keys);
+  const long long warpgroups = (in->seqlen_q + 63) / 64; /* of a head */
+  int best = most;
+  double best_time = 0;
+  for (int w = most; w > 0; --w) {
+    const long long tiles = (warpgroups + w - 1) / w;
+    const double share = heads * (double)tiles / places; /* tiles of a block */
+    const double units = (double)(warpgroups + tiles) / (double)tiles;
+% if dynamic then
+    const double longest = (w + 1) * key_tiles + 10, sum = share * (units * key_tiles / 2 + 10);
+    const double time = sum > longest ? sum : longest;
+% else
+    const double rounds = share > (double)(long long)share ? (double)(long long)share + 1 : share;
+    const double time = rounds * (units * key_tiles + 10);
+% end
+    if (w == most || time <= best_time) {
+      best = w;
+      best_time = time;
+    }
+  }
+  return best;
+}
+% if dynamic then
+
+/* Heads whose tiles are taken together: their K and V stay in half of L2. A power of two, so that
+   sections divide usual numbers of heads. */
+static unsigned section_heads(const fa_problem *in) {
+  const double pair_bytes = 2.0 * ${spec.dim_qk + spec.dim_v} * (double)in->seqlen_k;
+  const long long pairs = in->heads_kv * in->batch;
+  long long section = 1;
+  while (section < pairs && 2.0 * (double)section * pair_bytes <= 0.55 * (double)in->l2_bytes)
+    section *= 2;
+  return (unsigned)((section < pairs ? section : pairs) * ${spec.group});
+}
+% end
+
+static void plan_entry(const fa_problem *in, fa_plan *out, const char *entry, int most, int keys,
+                       long long ring_bytes, long long warpgroup_bytes) {
+  const int places = in->processors;
+  const int warpgroups = choose_warpgroups(in, most, keys, places);
+  const long long rows = 64 * warpgroups, heads = in->heads_q * in->batch;
+  const long long query_tiles = (in->seqlen_q + rows - 1) / rows, tiles = heads * query_tiles;
+% if dynamic then
+  /* A block that draws tiles claims one before it ends its last, so with few tiles one block each
+     is better balanced. */
+  const int draws = tiles > 3 * (long long)places;
+  const long long blocks = draws ? places : tiles;
+  if (draws) {
+    fa_step *clear = add_step(out, "${spec.name}_clear", 1, 32, sizeof(clear_args));
+    ((clear_args *)clear->args)->drawn = (unsigned *)in->workspace;
+  }
+% else
+  const long long blocks = min(tiles, places);
+% end
+  fa_step *step = add_step(out, entry, blocks, 128 * (1 + warpgroups), sizeof(forward_args));
+  step->shared_bytes = (unsigned)(ring_bytes + warpgroups * warpgroup_bytes);
+  /* Without keys K and V are never read, but an extent of 0 is refused: their maps are then Q's. */
+  const int any_key = in->seqlen_k > 0;
+  const long long heads_kv = any_key ? in->heads_kv : in->heads_q;
+  const long long seqlen_k = any_key ? in->seqlen_k : in->seqlen_q;
+  add_map(step, &in->q, ${spec.dim_qk}, in->seqlen_q, in->heads_q, in->batch, 64);
+  add_map(step, any_key ? &in->k : &in->q, ${spec.dim_qk}, seqlen_k, heads_kv, in->batch, keys);
+  add_map(step, any_key ? &in->v : &in->q, ${spec.dim_v}, seqlen_k, heads_kv, in->batch, keys);
+  add_map(step, &in->o, ${spec.dim_v}, in->seqlen_q, in->heads_q, in->batch, 16);
+
+  forward_args *a = (forward_args *)step->args;
+  a->seqlen_q = (int)in->seqlen_q;
+  a->seqlen_k = (int)in->seqlen_k;
+  a->heads_q = (int)in->heads_q;
+  a->softmax_scale = in->softmax_scale;
+  a->lse = in->lse;
+  a->heads = (unsigned)heads;
+  a->query_tiles = (int)query_tiles;
+% if dynamic then
+  step->programmatic = draws;
+  a->section = draws ? section_heads(in) : a->heads;
+  a->drawn = draws ? (unsigned *)in->workspace : 0;
+% end
+}
+
+void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
+  out->num_steps = out->num_parts = 0;
+  out->workspace_bytes = 0;
+% if dynamic then
+  out->num_parts = 1;
+  out->parts[0].name = "drawn tiles";
+  out->parts[0].offset = 0;
+  out->parts[0].bytes = out->workspace_bytes = 256;
+% end
+% for _, entry in ipairs(tiles.entries) do
+%   local name = spec.name .. "_" .. entry.name
+%   if entry.longest_keys then
+  if (in->seqlen_k <= ${entry.longest_keys}) {
+    plan_entry(in, out, "${name}",
+               ${entry.warpgroups}, ${entry.keys}, ${entry.ring_bytes}, ${entry.warpgroup_bytes});
+    return;
+  }
+%   else
+  plan_entry(in, out, "${name}",
+             ${entry.warpgroups}, ${entry.keys}, ${entry.ring_bytes}, ${entry.warpgroup_bytes});
+%   end
+% end
+}
+% end

@@ -1,0 +1,162 @@
+% -- The steps of a Hopper plan of backward: preprocess, main, conversion.
+% local mask = require "mask"
+% include "sm90/args_bwd.cu.lua"
+
+enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
+
+static fa_step *add_step(fa_plan *out, const char *entry, long long blocks, int threads,
+                         unsigned arg_bytes) {
+  fa_step *step = &out->steps[out->num_steps++];
+  step->entry = entry;
+  step->grid[0] = (unsigned)blocks;
+  step->block[0] = (unsigned)threads;
+  step->grid[1] = step->grid[2] = step->block[1] = step->block[2] = 1;
+  step->cluster[0] = step->cluster[1] = step->cluster[2] = 0;
+  step->shared_bytes = 0;
+  step->programmatic = step->num_maps = 0;
+  step->cooperative = 0;
+  step->arg_bytes = arg_bytes;
+  return step;
+}
+
+static void set_tensor(tensor *to, const fa_plan_tensor *from) {
+  to->data = from->data;
+  to->stride_batch = from->stride_batch;
+  to->stride_seq = from->stride_seq;
+  to->stride_head = from->stride_head;
+}
+
+/* Adds a named part to the workspace; gives its address, NULL while only sizes are asked for. */
+static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long long bytes) {
+  fa_plan_part *part = &out->parts[out->num_parts++];
+  part->name = name;
+  part->offset = out->workspace_bytes;
+  part->bytes = ((unsigned long long)bytes + 255) / 256 * 256;
+  out->workspace_bytes += part->bytes;
+  return in->workspace ? in->workspace + part->offset : 0;
+}
+% if spec.pass == "bwd" then
+
+/* Bytes to the next index. Of a single one they are of no use, but the encoder looks at them. */
+static unsigned long long stride_bytes(long long stride, long long extent) {
+  return extent > 1 ? (unsigned long long)stride * 2 : 16;
+}
+
+/* A map of a batch x seqlen x heads x dim tensor in boxes of 64 columns x `rows` positions. */
+static void add_map(fa_step *step, const fa_plan_tensor *tensor, int dim, long long seqlen,
+                    long long heads, long long batch, unsigned rows) {
+  fa_plan_map *map = &step->maps[step->num_maps++];
+  map->base = tensor->data;
+  map->element_bytes = 2;
+  map->rank = 4;
+  map->extent[0] = (unsigned long long)dim;
+  map->extent[1] = (unsigned long long)seqlen;
+  map->extent[2] = (unsigned long long)heads;
+  map->extent[3] = (unsigned long long)batch;
+  map->stride_bytes[0] = stride_bytes(tensor->stride_seq, seqlen);
+  map->stride_bytes[1] = stride_bytes(tensor->stride_head, heads);
+  map->stride_bytes[2] = stride_bytes(tensor->stride_batch, batch);
+  map->box[0] = 64; /* 128 bytes, the span of the swizzle */
+  map->box[1] = rows;
+  map->box[2] = map->box[3] = 1;
+  map->swizzle_bytes = 128;
+  map->l2_promotion_bytes = 256;
+}
+
+static void add_maps(const fa_problem *in, fa_step *step) {
+  /* Without queries Q and dO are never read, but an extent of 0 is refused: their maps are then
+     those of K and V. */
+  const int any_query = in->seqlen_q > 0;
+  const long long seqlen_q = any_query ? in->seqlen_q : in->seqlen_k;
+  const long long heads_q = any_query ? in->heads_q : in->heads_kv;
+  add_map(step, any_query ? &in->q : &in->k, ${spec.dim_qk}, seqlen_q, heads_q, in->batch, QUERIES);
+  add_map(step, &in->k, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, KEYS);
+  add_map(step, &in->v, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, KEYS);
+  add_map(step, any_query ? &in->dout : &in->v, ${spec.dim_v}, seqlen_q, heads_q, in->batch, QUERIES);
+  add_map(step, &in->dk, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, ${tiles.wide and "KEYS" or 16});
+  add_map(step, &in->dv, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, ${tiles.wide and "KEYS" or 16});
+}
+
+%   local row_bytes = spec.group * (2 * (spec.dim_qk + spec.dim_v) + 4 * spec.dim_qk)
+%   if not mask.trivial or spec.deterministic then
+%     if spec.deterministic then
+/* Pairs of a batch and a head of K whose key tiles are taken together: as many as keep what they
+   read and add up in half of L2. A power of two, so that sections divide usual numbers of heads. */
+%     else
+/* Pairs of a batch and a head of K whose key tiles are taken together: as many as keep what they
+   read and add up in half of L2, but four, lest long key tiles come last. A power of two, so that
+   sections divide usual numbers of heads. */
+%     end
+static long long section_pairs(const fa_problem *in, long long pairs) {
+  const double bytes = ${row_bytes}.0 * (double)in->seqlen_q;
+  long long section = ${spec.deterministic and 1 or 4};
+  while (section < pairs && 2.0 * (double)section * bytes <= 0.55 * (double)in->l2_bytes)
+    section *= 2;
+  return section < pairs ? section : pairs;
+}
+
+%   end
+% end
+void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
+  const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
+  const long long heads = in->batch * in->heads_q, pairs = in->batch * in->heads_kv;
+  const long long counters = 1 + pairs * key_tiles * ${tiles.turns};
+  out->num_steps = out->num_parts = 0;
+  out->workspace_bytes = 0;
+  float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
+  float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
+  int *turns = add_part(out, in, "turns", counters * 4);
+
+  fa_step *preprocess = add_step(out, "${spec.name}_preprocess",
+                                 (query_tiles > 0 ? query_tiles : 1) * heads, 256,
+                                 sizeof(preprocess_args));
+  preprocess_args *p = (preprocess_args *)preprocess->args;
+  p->seqlen_q = (int)in->seqlen_q;
+  p->heads_q = (int)in->heads_q;
+  set_tensor(&p->o, &in->o);
+  set_tensor(&p->dout, &in->dout);
+  p->dlse = in->dlse;
+  p->d = d;
+  p->dq_sum = dq_sum;
+  p->turns = turns;
+  p->counters = counters;
+% if spec.pass == "bwd" then
+
+  fa_step *step = add_step(out, "${spec.name}_main",
+                           key_tiles * pairs, ${tiles.threads}, sizeof(backward_args));
+  step->shared_bytes = ${tiles.shared_bytes};
+  step->programmatic = 1;
+  if (key_tiles > 0)
+    add_maps(in, step);
+  backward_args *b = (backward_args *)step->args;
+  b->lse = in->lse;
+  b->d = d;
+  b->dq_sum = dq_sum;
+%   if spec.deterministic then
+  b->turns = turns;
+%   end
+  b->seqlen_q = (int)in->seqlen_q;
+  b->seqlen_k = (int)in->seqlen_k;
+  b->heads_q = (int)in->heads_q;
+  b->heads_kv = (int)in->heads_kv;
+  b->pairs = (unsigned)pairs;
+%   if not mask.trivial or spec.deterministic then
+  b->section = (unsigned)section_pairs(in, pairs);
+%   else
+  b->section = 1; /* head after head */
+%   end
+  b->softmax_scale = in->softmax_scale;
+  b->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
+
+  fa_step *convert = add_step(out, "${spec.name}_convert",
+                              query_tiles * heads, 256, sizeof(convert_args));
+  convert->programmatic = key_tiles > 0; /* else the step before it has been left out */
+  convert_args *c = (convert_args *)convert->args;
+  c->seqlen_q = (int)in->seqlen_q;
+  c->heads_q = (int)in->heads_q;
+  c->softmax_scale = in->softmax_scale;
+  set_tensor(&c->dq, &in->dq);
+  c->dq_sum = dq_sum;
+% end
+}

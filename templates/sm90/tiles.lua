@@ -1,0 +1,146 @@
+-- sm90/tiles.lua: tile and schedule of each forward entry, with the reason by each number.
+--
+-- A consumer warpgroup owns 64 query rows; an entry is compiled for at most `warpgroups` of them and
+-- the plan may launch it with fewer. The key tile fixes the order of a row's sums, so the plan
+-- picks the entry by the length alone; how many warpgroups, how many blocks and in which order
+-- they take the tiles is free.
+--   keys         rows of a key tile: the N of S = Q K^T and the depth of O += P V
+--   stages       buffers in each of the rings of K and of V
+--   q_buffers    2: the next tile's Q arrives while this one is worked on
+--   strips       64-column strips of O that a warp may have on their way to memory
+--   turns        consumers issue their products in turns, so that one's exponentials run under
+--                another's products
+--   every_peak   the row maxima of every tile are looked at, else only where its sums are large
+--   careful_keys for sequences of at most this many keys they are too, else the error, 1.10 of that of
+--                kernels with smaller key tiles at 512 keys, would pass 1.08
+--   longest_keys the entry serves sequences of at most this many keys; nil: all others
+
+if spec.pass ~= "fwd" then return require "sm90.tiles_bwd" end
+
+local mask = require "mask"
+
+local function chunks(columns) return (columns + 63) // 64 end -- of 128 bytes, the swizzle's span
+
+local qk_chunks, v_chunks = chunks(spec.dim_qk), chunks(spec.dim_v)
+local widest = math.max(spec.dim_qk, spec.dim_v)
+
+-- The growth of a row's maximum, in powers of 2, beyond which P refers to a new one: P of the largest
+-- scores is then exactly 1 more often, which costs a correction of O. Scores of few columns have long
+-- tails, so that single keys decide the error.
+local growth = widest <= 32 and 0.0 or 1.0
+
+-- Registers a thread of the producer and of a consumer: together they must fit what the launch gave,
+-- which is 65536 over all threads, rounded down to 8 a thread.
+local registers = { [2] = { 40, 232 }, [3] = { 32, 160 }, [4] = { 32, 112 } }
+
+-- ---- The table ---------------------------------------------------------------------------------
+-- Measured on an H200 at 700 W, where TFLOP/s = clock x utilisation and saved energy is speed.
+
+local function narrow() -- to 64 columns: products and exponentials take equally long
+  local short = { warpgroups = 4, keys = 64, stages = 4, q_buffers = 2, strips = v_chunks,
+    turns = true,
+    reason = "256 rows, four warpgroups: most exponentials hidden; 0.92 of the other at 16384 keys" }
+  local main = { warpgroups = 3, keys = 128, stages = 2, q_buffers = 2, strips = v_chunks,
+    turns = true,
+    reason = "half the barriers a key; as much as 160 registers hold; level with the other at 2048" }
+  if widest <= 32 then short.every_peak, main.every_peak = true, true end
+  if not mask.trivial then return { short } end -- where tiles meet a mask, level at any length
+  short.longest_keys = 2048
+  return { short, main }
+end
+
+-- S, P and O take keys/2 + keys/4 + dim_v/2 of a consumer's registers.
+local function fill_registers()
+  local function three(keys, q_buffers, strips)
+    return { warpgroups = 3, keys = keys, stages = 2, q_buffers = q_buffers, strips = strips,
+      turns = true,
+      reason = "192 rows a tile save loads from L2, thus power; S, P and O fill 160 registers" }
+  end
+  if spec.dim_v <= 72 then
+    return { warpgroups = 4, keys = 64, stages = 2, q_buffers = 2, strips = 1, turns = true,
+      reason = "256 rows: rows of 144 bytes load badly from L2; 1.17 of 192x112" }
+  elseif spec.dim_v <= 80 then
+    return three(112, 1, 2) -- 1.05 of 192x96 with two Q buffers
+  elseif spec.dim_v <= 96 then
+    return three(96, 2, 1)
+  end
+  return three(80, 2, v_chunks) -- 96 keys spill
+end
+
+local function medium() -- to 128 columns
+  local short = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 2, strips = v_chunks,
+    turns = true,
+    reason = "128 rows waste least of a short sequence; 0.94 of the other at 2048, 0.90 at 16384" }
+  short.longest_keys = mask.trivial and 1024 or 2048
+  return { short, fill_registers() }
+end
+
+local function wide() -- to 192 columns
+  if spec.dim_v <= 128 then
+    return { { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
+      careful_keys = 768,
+      reason = "O leaves room for 128 keys, shared memory for one Q; turns +25 %" } }
+  end
+  return { { warpgroups = 2, keys = 96, stages = 2, q_buffers = 1, strips = 2,
+    turns = mask.trivial or widest <= 160, careful_keys = 768,
+    reason = "two stages of 96 keys fill shared memory; turns +8 %, masked beyond 160 columns -4 %" } }
+end
+
+local function widest_dims() -- to 256 columns
+  return { { warpgroups = 2, keys = 64, stages = 2, q_buffers = 1, strips = 2, turns = false,
+    every_peak = true,
+    reason = "products take 95 % of the time: maxima hide under them, turns lose 1 %" } }
+end
+
+local entries = widest <= 64 and narrow() or widest <= 128 and medium() or widest <= 192 and wide()
+    or widest_dims()
+
+-- ---- Shared memory -----------------------------------------------------------------------------
+
+local row_bytes, strip_bytes = 128, 16 * 128 -- of a chunk; a warp's 16 rows of one
+local barrier_bytes = 1024                   -- swizzled tiles start at multiples of 1024
+local block_bytes = 227 * 1024               -- the most that one block may have
+
+for i, entry in ipairs(entries) do
+  entry.name = i == #entries and "main" or "short"
+  entry.threads = 128 * (entry.warpgroups + 1)
+  entry.producer_registers, entry.consumer_registers = table.unpack(registers[entry.warpgroups])
+  entry.k_bytes = qk_chunks * entry.keys * row_bytes
+  entry.v_bytes = v_chunks * entry.keys * row_bytes
+  entry.q_bytes = qk_chunks * 64 * row_bytes -- one warpgroup's rows
+  entry.ring_bytes = barrier_bytes + entry.stages * (entry.k_bytes + entry.v_bytes)
+  entry.warpgroup_bytes = entry.q_buffers * entry.q_bytes + 4 * entry.strips * strip_bytes
+  local bytes = entry.ring_bytes + entry.warpgroups * entry.warpgroup_bytes
+  assert(bytes <= block_bytes, string.format("%s: %d bytes of shared memory", entry.name, bytes))
+end
+
+local key_tiles, seen, turns = {}, {}, false
+for _, entry in ipairs(entries) do
+  turns = turns or entry.turns
+  if not seen[entry.keys] then key_tiles[#key_tiles + 1] = entry.keys end
+  seen[entry.keys] = true
+end
+
+local facts = {}
+for _, entry in ipairs(entries) do
+  local rows = 64 * entry.warpgroups
+  facts[#facts + 1] = { name = entry.name,
+    value = string.format("%d rows x %d keys, %d stages, %d consumer warpgroups%s%s", rows,
+      entry.keys, entry.stages, entry.warpgroups, entry.turns and " in turns" or "",
+      entry.longest_keys and string.format(", to %d keys", entry.longest_keys) or ""),
+    reason = entry.reason }
+end
+
+return {
+  entries = entries,
+  key_tiles = key_tiles,
+  turns = turns, -- of any entry
+  growth = growth,
+  qk_chunks = qk_chunks,
+  v_chunks = v_chunks,
+  barrier_bytes = barrier_bytes,
+  strip_bytes = strip_bytes,
+  l2_promotion = spec.dim_qk % 64 == 0 and spec.dim_v % 64 == 0 and 256 or 128, -- 128: +9 % at 72
+  dynamic = not mask.trivial, -- tiles of unequal length are drawn from a counter
+  facts = facts,
+}

@@ -1,0 +1,121 @@
+-- sm90/tiles_bwd.lua: tiles of backward on Hopper, with the reason by each number. They depend on
+-- neither mask nor `det`: a pre kernel, which knows neither, shares the workspace.
+--
+--   queries, keys  rows of a tile on either axis: S and dP are queries x keys
+--   v_steps        of the columns of V, in 16s, that stay in registers as operands of dP
+
+local score = require "score"
+
+local function chunks(columns) return (columns + 63) // 64 end -- of 128 bytes, the swizzle's span
+
+local widest = math.max(spec.dim_qk, spec.dim_v)
+
+-- ---- The table ---------------------------------------------------------------------------------
+-- Measured on an H200: shared memory feeds the products and is as busy as they are, so the widest
+-- tiles win that dK, dV, S and dP leave registers for: 240 a thread of two consumer warpgroups.
+
+local tiles
+if widest <= 64 then -- S and dP take 64 registers each, dK and dV 32
+  tiles = { queries = 128, keys = 128, warpgroups = 2, v_steps = 4,
+    reason = "S, dP, dK, dV and V take 208 of 240 registers" }
+elseif widest <= 128 then -- S and dP 32 each, dK and dV 64
+  tiles = { queries = 64, keys = 128, warpgroups = 2, v_steps = 3,
+    reason = "204 of 240 registers; 80 queries would leave none for V" }
+elseif widest <= 192 then -- dK and dV 48 each, dQ 32
+  tiles = { queries = 64, keys = 96, warpgroups = 3, wide = true,
+    reason = "dK, dV and dQ take 128 of 160 registers" }
+else -- dK and dV 80 each, dQ 32
+  tiles = { queries = 64, keys = 80, warpgroups = 2, wide = true,
+    reason = "dK, dV and dQ take 192 of 240 registers" }
+end
+
+local row_bytes = 128
+tiles.qk_chunks, tiles.v_chunks = chunks(spec.dim_qk), chunks(spec.dim_v)
+tiles.threads = 128 * (tiles.warpgroups + 1)
+tiles.producer_registers = tiles.warpgroups == 2 and 24 or 32
+tiles.consumer_registers = tiles.warpgroups == 2 and 240 or 160
+tiles.header_bytes = 1024 + 2 * 8 * tiles.queries -- barriers; LSE and D of two query tiles
+tiles.v_bytes = tiles.v_chunks * tiles.keys * row_bytes
+tiles.q_bytes = tiles.qk_chunks * tiles.queries * row_bytes
+tiles.dout_bytes = tiles.v_chunks * tiles.queries * row_bytes
+tiles.ds_bytes = 2 * tiles.queries * row_bytes
+tiles.dout_stages = 2
+
+local block_bytes = 227 * 1024 -- of shared memory, the most that one may have
+
+if tiles.wide then
+  -- A consumer owns every `warpgroups`-th run of 64 columns of dQ, dK and dV.
+  tiles.qk_slices = (tiles.qk_chunks + tiles.warpgroups - 1) // tiles.warpgroups
+  tiles.v_slices = (tiles.v_chunks + tiles.warpgroups - 1) // tiles.warpgroups
+  tiles.k_split, tiles.k_chunks = 64, tiles.qk_chunks
+  tiles.k_bytes = tiles.qk_chunks * tiles.keys * row_bytes
+  tiles.dq_floats = 64 * 64 * tiles.qk_chunks
+  tiles.turns = 4 * tiles.warpgroups -- counters a block: one a warp
+  local function bytes()
+    return tiles.header_bytes + tiles.k_bytes + tiles.v_bytes + 2 * tiles.q_bytes
+        + tiles.dout_stages * tiles.dout_bytes + 2 * tiles.ds_bytes
+  end
+  if bytes() > block_bytes then tiles.dout_stages = 1 end
+  tiles.shared_bytes = bytes()
+else
+  -- Changed scores need some registers of their own.
+  tiles.v_steps = math.min(score.identity and tiles.v_steps or 2, (spec.dim_v + 15) // 16)
+  -- dQ of 128 queries is cut by rows between the two warpgroups, that of 64 by columns: K then
+  -- stands in two chunks of `k_split` columns each, and a warpgroup's are one chunk.
+  local by_rows = tiles.queries == 128
+  tiles.by_rows = by_rows
+  tiles.k_split = by_rows and 64 or (spec.dim_qk + 31) // 32 * 16
+  tiles.k_chunks = by_rows and 1 or 2
+  tiles.dq_columns = by_rows and spec.dim_qk or tiles.k_split
+  tiles.dq_part = 64 * tiles.dq_columns -- floats of dQ a warpgroup
+  tiles.dq_floats = 2 * tiles.dq_part
+  tiles.turns = 2 -- one a warpgroup
+  -- dK leaves through K, dV through V.
+  tiles.k_bytes = math.max(tiles.k_chunks, tiles.qk_chunks) * tiles.keys * row_bytes
+  tiles.shared_bytes = tiles.header_bytes + tiles.k_bytes + tiles.v_bytes
+      + 2 * (tiles.q_bytes + tiles.dout_bytes + tiles.ds_bytes) + 2 * 4 * tiles.dq_part
+end
+assert(tiles.shared_bytes <= block_bytes)
+
+-- ---- Products ----------------------------------------------------------------------------------
+-- Operands: n as the product is written, t transposed, both in shared memory; r in registers.
+
+tiles.products = {}
+local function product(left, right, columns)
+  for _, other in ipairs(tiles.products) do
+    if other.left == left and other.right == right and other.columns == columns then return end
+  end
+  tiles.products[#tiles.products + 1] = { left = left, right = right, columns = columns }
+end
+
+if tiles.wide then
+  product("n", "t", tiles.keys // tiles.warpgroups) -- S = Q K^T and dP = dO V^T
+  product("t", "n", tiles.keys)                     -- dV^T += dO^T P, dK^T += Q^T dS
+  product("t", "t", tiles.queries)                  -- dQ^T = K^T dS^T
+else
+  product("n", "t", tiles.queries)    -- S^T = K Q^T, dP^T = V dO^T where V is not in registers
+  product("r", "t", tiles.queries)    -- where it is
+  product("r", "n", spec.dim_v)       -- dV += P^T dO
+  product("r", "n", spec.dim_qk)      -- dK += dS^T Q
+  product("n", "n", tiles.dq_columns) -- dQ = dS K
+end
+
+-- Whether 8 columns or keys are left over where 16 are stored at a time.
+tiles.odd_columns = tiles.wide and tiles.keys // tiles.warpgroups % 16 ~= 0
+    or not tiles.wide and (spec.dim_qk % 16 ~= 0 or spec.dim_v % 16 ~= 0)
+
+local function fact(name, value, reason)
+  return { name = name, value = value, reason = reason }
+end
+
+tiles.facts = {
+  fact("query tile", string.format("%d rows", tiles.queries), tiles.reason),
+  fact("key tile", string.format("%d keys", tiles.keys),
+    "dK and dV stay in registers while all queries of the group pass"),
+  tiles.wide and fact("consumers", string.format("%d warpgroups", tiles.warpgroups),
+    "each owns columns of dQ, dK and dV in runs of 64; S and dP are cut by keys")
+    or fact("V in registers", string.format("%d columns", 16 * tiles.v_steps),
+      "products of 64 columns need all of shared memory's bandwidth; this takes some off it"),
+}
+
+return tiles

@@ -1,0 +1,53 @@
+-- sm90/walk_bwd.lua: which query tiles a block of backward visits for its key tile.
+
+local mask, score = require "mask", require "score"
+
+local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
+                         tile = tiles.queries, tiles = "query_tiles", length = "args.seqlen_q",
+                         shift = "shift", integer = "int", inside = "keys == KEYS" }
+
+walk.begin, walk.finish = walk.runs[1].from, walk.runs[#walk.runs].to
+walk.needs_shift = not mask.trivial or score.needs_positions
+
+-- Which tiles need the mask: "" for all of them, nil for none, else a condition on `tile`.
+local conditions, runs = {}, walk.runs
+for i, run in ipairs(runs) do
+  if run.masked and #runs == 1 then walk.masked = "" end
+  if run.masked and #runs > 1 then
+    local after, ahead = string.format("tile >= %s", run.from), string.format("tile < %s", run.to)
+    conditions[#conditions + 1] = i == 1 and ahead or i == #runs and after
+      or string.format("(%s && %s)", after, ahead)
+  end
+end
+if #conditions > 0 then walk.masked = table.concat(conditions, " || ") end
+
+-- Where all heads of a group pass by, the bounds are computed for each head: kept, they would take
+-- registers that the consumers need.
+local grouped = spec.group > 1
+
+-- The C lines before the loops over query tiles: the bounds in setup, and what they refer to.
+local function with(setup, consumer)
+  local uses = setup .. " " .. walk.begin .. " " .. walk.finish
+  local lines = {}
+  local function declare(name, line, wanted)
+    if wanted or uses:find("%f[%w_]" .. name .. "%f[^%w_]") then lines[#lines + 1] = line end
+  end
+  if consumer or uses:find("key") then
+    lines[1] = string.format("const int key_first = %s;",
+      grouped and "afresh(at_keys.first)" or "at_keys.first")
+  end
+  lines[#lines + 1] = "const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;"
+  declare("keys", "const int keys = min(KEYS, args.seqlen_k - key_first);")
+  declare("key_last", "const int key_last = key_first + KEYS - 1;")
+  declare("shift", "/* Positions are on the key axis: the last query stands at the last key. */\n"
+    .. "const int shift = args.seqlen_k - args.seqlen_q;", consumer and walk.needs_shift)
+  if setup ~= "" then lines[#lines + 1] = setup end
+  return table.concat(lines, "\n")
+end
+
+walk.bounds = with(walk.setup, true)
+
+-- The same for those who only need to know which tiles are visited.
+walk.ends = with((walk.setup:gsub("const int full_[^;]*;\n?", ""):gsub("\n$", "")))
+
+return walk
