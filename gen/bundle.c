@@ -119,8 +119,7 @@ int bundle_has(const char *overlay, const char *name) {
   return found || find_embedded(name) != NULL;
 }
 
-/* ---- The list of variants -----------------------------------------------------------------------
- */
+/* ---- The list of variants ------------------------------------------------------------------- */
 
 /* The variant's name when `file` is NAME.lua, as a new string. */
 static char *variant_name(const char *file) {

@@ -33,8 +33,7 @@ typedef struct job {
   void *out;
 } job;
 
-/* ---- Limits -------------------------------------------------------------------------------------
- */
+/* ---- Limits --------------------------------------------------------------------------------- */
 
 static void *allocate(void *user, void *old, size_t old_bytes, size_t bytes) {
   job *j = user;
@@ -81,8 +80,7 @@ static void count_instructions(lua_State *L, lua_Debug *unused) {
   lua_error(L);
 }
 
-/* ---- The state
- * ------------------------------------------------------------------------------------ */
+/* ---- The state ------------------------------------------------------------------------------ */
 
 static void forget_file(job *j) {
   free(j->text);
@@ -173,8 +171,7 @@ static fa_status run(job *j, lua_CFunction body) {
   return status;
 }
 
-/* ---- Spec to Lua
- * ------------------------------------------------------------------------------------ */
+/* ---- Spec to Lua ---------------------------------------------------------------------------- */
 
 static void set_integer(lua_State *L, const char *key, lua_Integer value) {
   lua_pushinteger(L, value);
@@ -222,8 +219,7 @@ static void push_spec(lua_State *L, const fa_spec *spec) {
   lua_setfield(L, -2, "variants");
 }
 
-/* ---- Lua to result
- * ------------------------------------------------------------------------------------ */
+/* ---- Lua to result -------------------------------------------------------------------------- */
 
 static char *copy_string(lua_State *L, int index) {
   char *copy = strdup(luaL_checkstring(L, index));
@@ -313,8 +309,7 @@ static int doc_body(lua_State *L) {
   return 0;
 }
 
-/* ---- Public to the library
- * -------------------------------------------------------------------------------- */
+/* ---- Public to the library ------------------------------------------------------------------ */
 
 /* What cannot be rendered for want of a file, in words of the user's side. */
 static fa_status check_variant_exists(void *overlay, const char *name) {

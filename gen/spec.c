@@ -77,8 +77,7 @@ static int is_axis_word(const char *word) {
          value_of(dtype_words, word) || !strcmp(word, "causal") || !strcmp(word, "det");
 }
 
-/* ---- Canonical form ---------------------------------------------------------------------------
- */
+/* ---- Canonical form ------------------------------------------------------------------------- */
 
 static fa_status check_dim(const char *field, int dim) {
   if (dim >= 8 && dim <= FA_DIM_MAX && dim % 8 == 0) return FA_OK;
@@ -222,8 +221,7 @@ fa_status spec_canonicalise(fa_spec *out, const fa_spec *spec) {
   return FA_OK;
 }
 
-/* ---- Words to struct ----------------------------------------------------------------------------
- */
+/* ---- Words to struct ------------------------------------------------------------------------ */
 
 static fa_status set_once(int32_t *field, int value, const char *axis, const char *word) {
   if (*field)
@@ -296,8 +294,7 @@ FA_API fa_status fa_spec_parse(fa_spec *out, const char *words) {
   return FA_OK;
 }
 
-/* ---- Struct to words
- * ------------------------------------------------------------------------------ */
+/* ---- Struct to words ------------------------------------------------------------------------ */
 
 typedef struct writer {
   char *buffer;

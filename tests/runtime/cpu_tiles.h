@@ -17,8 +17,7 @@
 
 static const fa_cpu_ops *ops; /* the instruction set under test */
 
-/* ---- Random numbers, tiles, comparisons -------------------------------------------------------
- */
+/* ---- Random numbers, tiles, comparisons ----------------------------------------------------- */
 
 static uint64_t random_state = 1;
 
