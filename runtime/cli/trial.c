@@ -364,70 +364,52 @@ static int rounds_operands(const trial *t) {
   return t->spec.target != FA_TARGET_CPU && t->spec.dtype != FA_F32;
 }
 
-/* change += other - wanted */
-static void add_change(double *change, const double *other, const double *wanted, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) change[i] += other[i] - wanted[i];
+static void subtract(double *from, const double *values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) from[i] -= values[i];
 }
 
 /* What rounding costs O: of its own values and, on a GPU, of P. */
 static fa_status round_output(trial *t) {
   const view *shape = &t->dense[TRIAL_O];
   const double *wanted = t->wanted[TRIAL_O];
-  double *change = NULL, *other = NULL, *lse = NULL;
+  double *change = NULL, *lse = NULL;
   fa_status status = allocate_values(&change, shape);
   if (!status && rounds_operands(t)) {
     reference_problem in = rounded_reference_of(t);
-    status = allocate_values(&other, shape);
-    if (!status) status = allocate_values(&lse, &t->dense[TRIAL_LSE]);
-    if (!status) status = reference_forward(&in, other, lse);
-    if (!status) add_change(change, other, wanted, view_count(shape->extent));
+    status = allocate_values(&lse, &t->dense[TRIAL_LSE]);
+    if (!status) status = reference_forward(&in, change, lse);
+    if (!status) subtract(change, wanted, view_count(shape->extent));
   }
   if (!status) t->rounding[TRIAL_O] = compare_rounding(wanted, change, shape);
   free(change);
-  free(other);
   free(lse);
   return status;
 }
 
-/* Adds to the changes of the gradients what rounding P and dS on a GPU costs them. */
-static fa_status round_operands(const trial *t, const trial_tensor gradients[3],
-                                double *const change[3]) {
-  reference_problem in = rounded_reference_of(t);
-  double *other[3] = {NULL, NULL, NULL};
-  fa_status status = FA_OK;
-  for (int i = 0; i < 3 && !status; ++i)
-    status = allocate_values(&other[i], &t->dense[gradients[i]]);
-  if (!status) status = reference_backward(&in, other[0], other[1], other[2]);
-  for (int i = 0; i < 3 && !status; ++i)
-    add_change(change[i], other[i], t->wanted[gradients[i]],
-               view_count(t->dense[gradients[i]].extent));
-  for (int i = 0; i < 3; ++i) free(other[i]);
-  return status;
-}
-
 /* What rounding costs the gradients: of their own values, of the O that backward was handed, whose
-   own limit judges it, and on a GPU of P and dS. A change of D acts as that much dLSE would, with no
-   dO at all. */
+   own limit judges it, and on a GPU of P and of the dS that this O gives: one backward with all of
+   it, since what rounds dS depends on D. */
 static fa_status round_gradients(trial *t) {
   static const trial_tensor gradients[3] = {TRIAL_DQ, TRIAL_DK, TRIAL_DV};
-  reference_problem in = reference_of(t);
-  double *delta = NULL, *dout = NULL, *out[3] = {NULL, NULL, NULL};
+  reference_problem in = rounds_operands(t) ? rounded_reference_of(t) : reference_of(t);
+  double *delta = NULL, *out[3] = {NULL, NULL, NULL};
   fa_status status = allocate_values(&delta, &t->dense[TRIAL_LSE]);
-  if (!status) status = allocate_values(&dout, &t->dense[TRIAL_DOUT]);
   for (int i = 0; i < 3 && !status; ++i) status = allocate_values(&out[i], &t->dense[gradients[i]]);
   if (status) goto cleanup;
   error_of_delta(t, delta);
-  in.dout = dout;
+  for (int64_t i = 0; in.dlse && i < view_count(t->dense[TRIAL_LSE].extent); ++i)
+    delta[i] += in.dlse[i];
   in.dlse = delta;
   status = reference_backward(&in, out[0], out[1], out[2]);
-  if (!status && rounds_operands(t)) status = round_operands(t, gradients, out);
-  for (int i = 0; i < 3 && !status; ++i)
-    t->rounding[gradients[i]] =
-        compare_rounding(t->wanted[gradients[i]], out[i], &t->dense[gradients[i]]);
+  for (int i = 0; i < 3 && !status; ++i) {
+    const double *wanted = t->wanted[gradients[i]];
+    const view *shape = &t->dense[gradients[i]];
+    subtract(out[i], wanted, view_count(shape->extent));
+    t->rounding[gradients[i]] = compare_rounding(wanted, out[i], shape);
+  }
 cleanup:
   for (int i = 0; i < 3; ++i) free(out[i]);
   free(delta);
-  free(dout);
   return status;
 }
 

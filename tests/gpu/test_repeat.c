@@ -84,6 +84,7 @@ static void keep_busy(const dense *busy, CUstream stream) {
 
 static void assert_repeatable(const char *words, const dense *busy, CUstream other) {
   CUstream stream = new_stream();
+  print_message("  %s%s\n", words, busy ? ", beside a busy stream" : "");
   dense first, again;
   create(&first, words, 1, 200, 600);
   create(&again, words, 1, 200, 600);
