@@ -252,7 +252,8 @@ typedef struct fa_args {
   size_t num_params;
 
   /* Workspace: aligned to 256 bytes, never needs clearing, may be used again in stream order.
-     NULL: fa_forward and fa_backward bring their own; fa_launch gives FA_INVALID and the bytes. */
+     NULL: fa_forward and fa_backward bring their own, of which a context on a GPU keeps up to 256
+     MiB between calls; fa_launch gives FA_INVALID and the bytes. */
   void *workspace;
   size_t workspace_size;
   size_t workspace_limit; /* 0 = none; else the plan works in sections to stay below, or says so */
