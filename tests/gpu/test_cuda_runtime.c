@@ -487,6 +487,25 @@ static void a_launch_costs_little_more_than_the_drivers(void **state) {
   expect_cu(gpu.StreamDestroy(stream));
 }
 
+static void a_kernel_that_is_there_is_found_in_no_time(void **state) {
+  (void)state;
+  enum { LOOKUPS = 200000, ROUNDS = 7 };
+  const fa_kernel *kernel = get("bwd sm80 f16 d64"), *again;
+  fa_spec spec = FA_SPEC_INIT;
+  double least = INFINITY, most = 0;
+  expect_ok(fa_spec_parse(&spec, "bwd sm80 f16 d64"));
+  for (int round = 0; round < ROUNDS; ++round) {
+    double begin = microseconds();
+    for (int i = 0; i < LOOKUPS; ++i) fa_get_kernel(&again, context, &spec);
+    double nanoseconds = (microseconds() - begin) * 1e3 / LOOKUPS;
+    least = fmin(least, nanoseconds);
+    most = fmax(most, nanoseconds);
+  }
+  assert_ptr_equal(again, kernel);
+  printf("fa_get_kernel of a kernel that is there: %.0f to %.0f ns\n", least, most);
+  assert_true(least < 100);
+}
+
 /* A program that waits after every step must not pay for its workspace anew each time. */
 static void waiting_for_a_stream_keeps_the_workspace(void **state) {
   (void)state;
@@ -532,6 +551,7 @@ int main(void) {
       cmocka_unit_test(tensor_maps_are_encoded),
       cmocka_unit_test(a_second_context_reads_the_disk),
       cmocka_unit_test(a_launch_costs_little_more_than_the_drivers),
+      cmocka_unit_test(a_kernel_that_is_there_is_found_in_no_time),
       cmocka_unit_test(waiting_for_a_stream_keeps_the_workspace),
   };
   const driver *cu;
