@@ -147,13 +147,9 @@ static void cuda_describe(fa_context_info *out, const fa_context *context) {
   out->arch = device->arch;
 }
 
-/* sm90 runs where it is named and is nobody's default yet: on an H200 one run of test_repeat with it
-   did not end in time, and why is not known. */
-enum { SM90_IS_BEST = 0 };
-
 static fa_status cuda_resolve(fa_spec *spec, const fa_context *context) {
   const cuda_device *device = context->device;
-  return cuda_arch_resolve(spec, device->arch, SM90_IS_BEST && device->sm90 >> spec->pass & 1);
+  return cuda_arch_resolve(spec, device->arch, device->sm90 >> spec->pass & 1);
 }
 
 /* ---- Launches -------------------------------------------------------------------------------- */
