@@ -114,9 +114,10 @@ for i, entry in ipairs(entries) do
   assert(bytes <= block_bytes, string.format("%s: %d bytes of shared memory", entry.name, bytes))
 end
 
-local key_tiles, seen, turns = {}, {}, false
+local key_tiles, seen, turns, sums = {}, {}, false, false
 for _, entry in ipairs(entries) do
   turns = turns or entry.turns
+  sums = sums or not entry.every_peak
   if not seen[entry.keys] then key_tiles[#key_tiles + 1] = entry.keys end
   seen[entry.keys] = true
 end
@@ -135,6 +136,7 @@ return {
   entries = entries,
   key_tiles = key_tiles,
   turns = turns, -- of any entry
+  sums = sums,   -- of any entry tell when to look at the maxima
   growth = growth,
   qk_chunks = qk_chunks,
   v_chunks = v_chunks,
