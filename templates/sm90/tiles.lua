@@ -92,8 +92,12 @@ local function widest_dims() -- to 256 columns
     reason = "products take 95 % of the time: maxima hide under them, turns lose 1 %" } }
 end
 
-local entries = widest <= 64 and narrow() or widest <= 128 and medium() or widest <= 192 and wide()
-    or widest_dims()
+local function chosen()
+  return widest <= 64 and narrow() or widest <= 128 and medium() or widest <= 192 and wide()
+      or widest_dims()
+end
+
+local entries = require("sm90.candidate").forward or chosen()
 
 -- ---- Shared memory -----------------------------------------------------------------------------
 
