@@ -329,13 +329,8 @@ def errors_at_length(torch, row, contestants, problem):
 def replay(torch, captured):
     """Milliseconds a call, and the clock under way."""
     graph, count, _ = captured
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    graph.replay()
-    end.record()
-    mhz = compare.clock_mhz(torch)
-    end.synchronize()
-    return start.elapsed_time(end) / count, mhz
+    ms, mhz = compare.elapsed_ms(torch, graph.replay, lambda: compare.clock_mhz(torch))
+    return ms / count, mhz
 
 
 def captured_calls(torch, row, contestants, tensors):
