@@ -120,15 +120,19 @@ def label(candidate):
     return "_".join(parts)
 
 
-def lua(candidate):
+def lua(candidate, reason):
     values = ", ".join(f"{name} = {str(value).lower()}" for name, value in candidate.items())
-    return f'{{ {values}, reason = "to be tried" }}'
+    return f'{{ {values}, reason = "{reason}" }}'
+
+
+def overlay_of(out, row, candidate):
+    return out / row["spec"].replace(" ", "_") / label(candidate)
 
 
 def write_overlay(folder, row, candidate):
     (folder / "sm90").mkdir(parents=True, exist_ok=True)
     field = "forward = { %s }" if row["pass"] == "fwd" else "backward = %s"
-    (folder / "sm90" / "candidate.lua").write_text(f"return {{ {field % lua(candidate)} }}\n")
+    (folder / "sm90" / "candidate.lua").write_text(f"return {{ {field % lua(candidate, 'to be tried')} }}\n")
 
 
 # ---- Compiling ---------------------------------------------------------------------------------------
@@ -169,22 +173,20 @@ def compile_row(text, options, pool):
     row = read_row(text)
     enumerate_candidates = forward_candidates if row["pass"] == "fwd" else backward_candidates
     candidates = [c for c in enumerate_candidates(row) if wanted(c, options.only)]
-    base = options.out / row["spec"].replace(" ", "_")
-    cache = options.out / "cache"
-    for candidate in candidates:
-        write_overlay(base / label(candidate), row, candidate)
-    current = pool.submit(compile_one, options.program, row["spec"], None, cache)
-    results = list(pool.map(
-        lambda c: compile_one(options.program, row["spec"], base / label(c), cache), candidates))
-    if verdict(current.result()):
-        print(f"{text}: the current row: {verdict(current.result())}")
+    overlays = [overlay_of(options.out, row, candidate) for candidate in candidates]
+    for overlay, candidate in zip(overlays, candidates):
+        write_overlay(overlay, row, candidate)
+    results = list(pool.map(lambda overlay: compile_one(options.program, row["spec"], overlay,
+                                                        options.out / "cache"), [None, *overlays]))
+    if verdict(results[0]):
+        print(f"{text}: the current row: {verdict(results[0])}")
     row["candidates"] = []
     print(f"{text}: {len(candidates)} candidates")
-    for candidate, result in zip(candidates, results):
+    for candidate, result in zip(candidates, results[1:]):
         why = verdict(result)
         print(f"  {label(candidate):64} {'out: ' + why if why else str(result['registers']) + ' registers'}")
         if not why:
-            row["candidates"].append({**candidate, "folder": str((base / label(candidate)).relative_to(options.out))})
+            row["candidates"].append(candidate)
     print(f"  {len(row['candidates'])} are left")
     return row
 
@@ -205,8 +207,8 @@ def compile_rows(options):
 class Contestant:
     """The kernels of one overlay, or of none, on the tensors of a problem."""
 
-    def __init__(self, fagen, row, folder):
-        self.fagen, self.row, self.folder = fagen, row, folder
+    def __init__(self, fagen, row, candidate, folder):
+        self.fagen, self.row, self.candidate, self.folder = fagen, row, candidate, folder
 
     def forward(self, q, k, v):
         self.fagen.template_dir = self.folder if self.row["pass"] == "fwd" else None
@@ -377,24 +379,35 @@ def figures(row, problem, run, processors):
     return median, compare.spread(run["ms"]), mhz, 100.0 * median / peak if mhz else float("nan")
 
 
-def report(row, problem, runs, errors, processors):
-    shape = "B{batch} H{heads}/{heads_kv} S{seqlen}".format(**problem)
-    print(f"{row['spec']} {shape}")
-    measured = {name: figures(row, problem, run, processors) for name, run in runs.items()}
-    now, cudnn = measured["now"][0], measured.get("cuDNN", (float("nan"),))[0]
+def print_figures(row, measured, errors):
+    now, cudnn = measured["now"][0], measured.get("cuDNN", (math.nan,))[0]
     for name, (median, spread, mhz, busy) in sorted(measured.items(), key=lambda item: -item[1][0]):
-        wrong_by = f"error {errors[name]:.2e}" if name in errors else ""
+        error_told = f"error {errors[name]:.2e}" if name in errors else ""
         print(f"  {name:64} {median:6.0f} TFLOP/s ({spread:4.1f} %) {mhz:5.0f} MHz {busy:4.0f} % busy"
-              f"  {median / now:5.3f} of now  {median / cudnn:5.3f} of cuDNN  {wrong_by}", flush=True)
+              f"  {median / now:5.3f} of now  {median / cudnn:5.3f} of cuDNN  {error_told}", flush=True)
+
+
+def print_proposal(measured, errors, contestants):
+    """The fastest whose error is no more than 1.08 of cuDNN's, unless it is ahead by less than the noise."""
     most = 1.08 * errors.get("cuDNN", math.inf)
-    ranked = sorted((name for name in measured if name != "cuDNN" and errors[name] <= most or name == "now"),
-                    key=lambda name: -measured[name][0])
-    first, second = ranked[0], ranked[1] if len(ranked) > 1 else ranked[0]
-    lead = 100.0 * (measured[first][0] / now - 1.0)
+    precise = [name for name in contestants if name in measured and errors.get(name, math.inf) <= most]
+    ranked = sorted({*precise, "now"}, key=lambda name: -measured[name][0])
+    first, second = ranked[0], ranked[1] if len(ranked) > 1 else "now"
     noise = max(measured[first][1], measured["now"][1])
-    print(f"  proposal: {'keep the row' if first == 'now' or lead <= noise else first}; "
-          f"{first} {measured[first][0]:.0f}, {second} {measured[second][0]:.0f}, now {now:.0f} TFLOP/s, "
-          f"noise {noise:.1f} %")
+    lead = 100.0 * (measured[first][0] / measured["now"][0] - 1.0)
+    told = (f"{measured[first][0]:.0f} TFLOP/s at {measured[first][2]:.0f} MHz, {measured[first][3]:.0f} % "
+            f"busy; {lead:+.1f} % of the row before; {second} {measured[second][0]:.0f}")
+    if lead <= noise:
+        print(f"  proposal: keep the row, {measured['now'][0]:.0f} TFLOP/s; first is {first}: {told}")
+    else:
+        print(f"  proposal: {lua(contestants[first].candidate, told)}")
+
+
+def report(row, problem, runs, errors, contestants, processors):
+    print("{} B{batch} H{heads}/{heads_kv} S{seqlen}".format(row["spec"], **problem))
+    measured = {name: figures(row, problem, run, processors) for name, run in runs.items()}
+    print_figures(row, measured, errors)
+    print_proposal(measured, errors, contestants)
 
 
 def time_rows(options):
@@ -409,9 +422,9 @@ def time_rows(options):
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
     for row in json.loads((options.folder / "rows.json").read_text()):
-        contestants = {label({k: v for k, v in c.items() if k != "folder"}):
-                       Contestant(fagen, row, options.folder / c["folder"]) for c in row["candidates"]}
-        contestants["now"] = Contestant(fagen, row, None)
+        contestants = {label(c): Contestant(fagen, row, c, overlay_of(options.folder, row, c))
+                       for c in row["candidates"]}
+        contestants["now"] = Contestant(fagen, row, None, None)
         right = right_ones(torch, row, contestants)
         if "now" not in right:
             print(f"{row['spec']}: the current row is wrong; nothing is timed")
@@ -420,7 +433,7 @@ def time_rows(options):
             runs = measure(torch, row, problem, right, options)
             timed = {name: right[name] for name in runs if name in right}
             errors = errors_at_length(torch, row, timed, problem)
-            report(row, problem, runs, errors, processors)
+            report(row, problem, runs, errors, contestants, processors)
             torch.cuda.empty_cache()
 
 
