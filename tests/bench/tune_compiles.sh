@@ -43,4 +43,21 @@ compile 'bwd f16 d192 causal S1024' --only warpgroups=3
 expect "backward has candidates" "^  64x96_[a-z0-9_]+ +[0-9]+ registers"
 compile 'bwd f16 causal S1024'
 expect "a row without a dimension is refused" "^tune.py: row 'bwd f16 causal S1024'"
+
+# What `time` says of figures: TFLOP/s, spread in percent, MHz, percent busy.
+python3 - "$(dirname "$tune")" >"$folder/log" 2>&1 <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+import tune
+class Tried:
+    def __init__(self, candidate): self.candidate = candidate
+contestants = {"now": Tried(None), "a": Tried({"keys": 64, "turns": True}), "b": Tried({"keys": 96})}
+measured = {"now": (500, 1.0, 1500, 60), "a": (550, 0.5, 1500, 66), "b": (600, 0.5, 1500, 72),
+            "cuDNN": (520, 1.0, 1500, 62)}
+tune.print_proposal(measured, {"now": 2.2e-3, "a": 2.2e-3, "b": 2.4e-3, "cuDNN": 2.1e-3}, contestants)
+tune.print_proposal({**measured, "a": (504, 0.5, 1500, 60)}, {"a": 2.2e-3, "b": 2.4e-3, "cuDNN": 2.1e-3}, contestants)
+END
+expect "the fastest that is precise is proposed" \
+  'proposal: \{ keys = 64, turns = true, reason = "550 TFLOP/s .*; \+10.0 % of the row before; now 500" \}'
+expect "but not for less than the noise" "proposal: keep the row, 500 TFLOP/s; first is a: 504 "
 exit $failed
