@@ -23,6 +23,7 @@ _FWD, _BWD = 1, 3
 
 
 target = None  # which kernels to use, one of _TARGETS; None: the library's choice
+template_dir = None  # a folder of templates that come before the library's own
 
 
 class Error(RuntimeError):
@@ -86,13 +87,14 @@ def _need(status):
 
 
 def _context(device):
-    """The context of a torch device, made once."""
-    key = ("cuda", device.index) if device.type == "cuda" else ("cpu", 0)
+    """The context of a torch device and a folder of templates, made once."""
+    key = (*(("cuda", device.index) if device.type == "cuda" else ("cpu", 0)), template_dir)
     with _contexts_lock:
         if key not in _contexts:
             options = _Options(size=ctypes.sizeof(_Options))
             options.backend = _CUDA if key[0] == "cuda" else _CPU
             options.device = key[1] + 1 if key[0] == "cuda" else 0
+            options.template_dir = str(template_dir).encode() if template_dir else None
             context = _PTR()
             _need(_library.fa_context_create(ctypes.byref(context), ctypes.byref(options)))
             _contexts[key] = context
