@@ -312,6 +312,8 @@ function engine.render(spec)
     facts = tiles.facts,
     keep = mask.postfix(),
     score = score.postfix(),
+    sink = "",
+    params = "",
   }
 end
 

@@ -295,7 +295,10 @@ static int render_body(lua_State *L) {
   take_facts(L, out);
   out->keep = copy_keep(L, j->spec->causal);
   out->score = copy_field(L, "score");
-  return 0;
+  out->sink = copy_field(L, "sink");
+  out->params_text = copy_field(L, "params");
+  j->status = params_parse(&out->params, out->params_text);
+  return j->status ? luaL_error(L, "%s", fa_error_message()) : 0;
 }
 
 static int doc_body(lua_State *L) {
@@ -377,6 +380,8 @@ void render_free(render_result *result) {
   free(result->facts);
   free(result->keep);
   free(result->score);
+  free(result->sink);
+  free(result->params_text);
   memset(result, 0, sizeof *result);
 }
 
