@@ -118,6 +118,12 @@ static int position(lua_State *L) {
   return 1;
 }
 
+/* limit(message): see engine.lua */
+static int raise_limit(lua_State *L) {
+  job_of(L)->status = FA_UNSUPPORTED;
+  return lua_error(L);
+}
+
 static void open_libraries(lua_State *L) {
   static const luaL_Reg libraries[] = {{"_G", luaopen_base},
                                        {LUA_TABLIBNAME, luaopen_table},
@@ -134,7 +140,8 @@ static void load_engine(lua_State *L) {
   if (luaL_loadbufferx(L, engine_source, engine_source_bytes, engine_chunk, "t")) lua_error(L);
   lua_pushcfunction(L, read_file);
   lua_pushcfunction(L, position);
-  lua_call(L, 2, 1);
+  lua_pushcfunction(L, raise_limit);
+  lua_call(L, 3, 1);
 }
 
 /* Makes the message of an error inside the engine begin with the template's line. */

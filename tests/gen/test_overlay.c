@@ -31,7 +31,7 @@ static void faulty_variants_name_file_and_line(void **state) {
        "/variants/bad.lua:3:|le(a, b)"},
       {"an unknown position",
        "return variant { doc = 'x', keep = function(at)\n  return le(at.row, 0)\nend }\n",
-       "/variants/bad.lua:2:|at.row is unknown|at.q and at.k"},
+       "/variants/bad.lua:2:|at.row is unknown|at.q at.k at.head"},
       {"a truth where a number is due",
        "return variant { doc = 'x', keep = function(at)\n  return le(le(at.k, 1), 0)\nend }\n",
        "/variants/bad.lua:1:|le takes a number"},
@@ -50,12 +50,12 @@ static void faulty_variants_name_file_and_line(void **state) {
        "/variants/bad.lua:2:|undefined name 'less'"},
       {"keep that returns a number",
        "return variant { doc = 'x', keep = function(at) return 1 end }\n",
-       "variants/bad.lua: keep|truth"},
+       "/variants/bad.lua:1: keep must return a truth, not number"},
       {"score that returns a truth",
        "return variant { doc = 'x', score = function(s, at) return le(s, 1) end }\n",
-       "variants/bad.lua: score|number"},
+       "/variants/bad.lua:1: score must return a number, not a truth"},
       {"keep that returns nothing", "return variant { doc = 'x', keep = function(at) end }\n",
-       "variants/bad.lua: keep|truth"},
+       "/variants/bad.lua:1: keep must return a truth"},
   };
   render_result result;
   (void)state;
@@ -99,7 +99,7 @@ static void variants_are_found_listed_and_explained(void **state) {
 /* Where minus signs meet, C reads something else. */
 static void expressions_are_spelt_as_c_reads_them(void **state) {
   static const template_case cases[] = {
-      {"a double minus", "le(-(-at.k), at.q)", "-(-k_position) <= q_position"},
+      {"a double minus", "le(-(-at.k), at.q)", "k_position <= q_position"},
       {"minus a negative number", "le(at.k - (-3), at.q)", "k_position - -3 <= q_position"},
       {"minus a difference", "le(at.k - (at.q - 3), 0)", "k_position - (q_position - 3) <= 0"},
       {"minus a sum", "le(-(at.k + at.q), 0)", "-(k_position + q_position) <= 0"},
