@@ -94,7 +94,8 @@ function text.function_of(n)
     or not n[1] then
     return nil
   end
-  return n.type == "int" and n.op .. "_int" or n.op
+  if n.type == "int" then return n.op .. "_int" end
+  return n.op == "idiv" and "floor" or n.op -- floor(a / b)
 end
 
 -- Elements of i32 tables are narrower than the integers they are reckoned with.
@@ -130,7 +131,8 @@ local function write(n, names, known, least)
     result, level = leaf(n, names)
   elseif called then
     local calls = named(names, "call", called .. " of variants")
-    local arguments = below(n[1], 0) .. (n[2] and ", " .. below(n[2], 0) or "")
+    local arguments = n.op == "idiv" and n.type == "real" and below(n[1], 6) .. " / " .. below(n[2], 7)
+        or below(n[1], 0) .. (n[2] and ", " .. below(n[2], 0) or "")
     result, level = named(calls, called, called .. " of variants") .. "(" .. arguments .. ")", 8
   elseif n.op == "neg" then -- two signs in a row would be a decrement
     result, level = "-" .. below(n[1], n[1].op == "neg" and 8 or 7), 7
@@ -156,6 +158,20 @@ end
 -- The text of a node as one C expression, and its precedence. least: the precedence it must have.
 function text.inline(n, names, least)
   return write(n, names, {}, least or 0)
+end
+
+-- A statement of C, broken at blanks where it is longer than a line should be.
+function text.wrap(statement)
+  local most, lines, line = 84, {}, ""
+  for word in statement:gmatch "%S+" do
+    if line ~= "" and #line + 1 + #word > most then
+      lines[#lines + 1] = line
+      line = "   "
+    end
+    line = line == "" and word or line .. " " .. word
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
 end
 
 -- ---- Shared terms --------------------------------------------------------------------------------
@@ -192,8 +208,8 @@ function text.together(roots, names)
     if uses[n.id] > 1 and worth_a_name(n) then
       numbers[n.op] = (numbers[n.op] or 0) + 1
       local name = n.op .. "_" .. numbers[n.op]
-      lines[#lines + 1] = string.format("const %s %s = %s;", c_type(n, names), name,
-        (write(n, names, known, 0)))
+      lines[#lines + 1] = text.wrap(string.format("const %s %s = %s;", c_type(n, names), name,
+        (write(n, names, known, 0))))
       known[n.id] = name
     end
   end

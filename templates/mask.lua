@@ -30,7 +30,13 @@ if keep and keep.op == "const" then -- a single one that is false is refused whe
   keep = nil
 end
 
-local mask = { trivial = keep == nil, keep = keep }
+local mask = {
+  trivial = keep == nil, keep = keep,
+  -- Whether bounds of runs depend on conditions, and so on names.far.
+  conditional = keep ~= nil and expr.any(keep, function(n)
+    return n.type == "truth" and linear.uniform(n)
+  end),
+}
 
 -- Whether the pair is kept, as a C expression over what names gives: see expr_text.lua. With
 -- names.seqlen_k, the C name of the length, keys past the end are not kept either.
@@ -268,7 +274,8 @@ function mask.runs(given)
   end
   local setup, runs = {}, {}
   local function declare(name, format, ...)
-    setup[#setup + 1] = string.format("const %s %s = " .. format .. ";", walk.integer, name, ...)
+    local line = string.format("const %s %s = " .. format .. ";", walk.integer, name, ...)
+    setup[#setup + 1] = #line > 92 and text.wrap(line) or line
     return name
   end
   local function run(from, to, masked)

@@ -73,6 +73,12 @@ end
 
 score.gradients, score.sink_gradients = gradients_of(composed), gradients_of(sink)
 
+-- How many of the former are no constants.
+score.factors = 0
+for _, g in ipairs(score.gradients) do
+  if g.derivative.op ~= "const" then score.factors = score.factors + 1 end
+end
+
 -- Slots that a backward kernel writes gradients of: all that are declared so.
 score.graded = {}
 for i, slot in ipairs(params.slots) do
@@ -91,6 +97,23 @@ function score.check(supported)
     local slot = params.slots[score.graded[1] + 1]
     refuse_without("gradients", "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
   end
+end
+
+-- All that a kernel of this pass may write down, `also` too unless it is nil.
+function score.everything(also)
+  local all = { also }
+  local function take(n) all[#all + 1] = n end
+  if composed then take(composed) end
+  if sink then take(sink) end
+  if spec.pass ~= "bwd" then return all end
+  if composed then take(by_s) end
+  for _, list in ipairs { score.gradients, score.sink_gradients } do
+    for _, g in ipairs(list) do
+      take(g.node)
+      take(g.derivative)
+    end
+  end
+  return all
 end
 
 -- ---- Text -----------------------------------------------------------------------------------------
