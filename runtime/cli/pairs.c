@@ -35,14 +35,17 @@ static void count_all(visible_pairs *out, int64_t q, int64_t k) {
   snprintf(out->how, sizeof out->how, "%" PRId64 "*%" PRId64 "; every row sees every key", q, k);
 }
 
-static fa_status count_by_oracle(visible_pairs *out, const char *keep, int64_t q, int64_t k) {
+static fa_status count_by_oracle(visible_pairs *out, const char *keep, const cli_sizes *sizes) {
   oracle *mask;
-  fa_status status = oracle_compile(&mask, keep, "");
+  oracle_words words = {keep, "", ""};
+  cli_pair pair = {0};
+  fa_status status = oracle_compile(&mask, &words, sizes, NULL, 0);
   if (status) return status;
   out->count = 0;
-  for (int64_t row = 0; row < q; ++row) {
-    for (int64_t key = 0; key < k; ++key) out->count += oracle_keep(mask, row + k - q, key);
-    progress_show("counting visible pairs", (double)(row + 1) / (double)q);
+  for (; pair.row < sizes->seqlen_q; ++pair.row) {
+    for (pair.key = 0; pair.key < sizes->seqlen_k; ++pair.key)
+      out->count += oracle_keep(mask, &pair);
+    progress_show("counting visible pairs", (double)(pair.row + 1) / (double)sizes->seqlen_q);
   }
   progress_end();
   oracle_free(mask);
@@ -61,7 +64,7 @@ fa_status pairs_count(visible_pairs *out, const fa_spec *spec, const cli_sizes *
   }
   count_all(out, q, k);
   if (keep && !*keep) return FA_OK;
-  if (keep && q * k <= countable_pairs) return count_by_oracle(out, keep, q, k);
+  if (keep && q * k <= countable_pairs) return count_by_oracle(out, keep, sizes);
   out->known = 0;
   snprintf(out->how, sizeof out->how,
            "%" PRId64 "*%" PRId64 "; what the mask hides is not known: %s", q, k,

@@ -122,7 +122,8 @@ static fa_status get_oracle(trial *t) {
   spec.target = t->spec.target;
   fa_status status = spec_canonicalise(&canonical, &spec);
   if (!status) status = render_spec(&rendered, &canonical, overlay);
-  if (!status) status = oracle_compile(&t->oracle, rendered.keep, rendered.score);
+  oracle_words words = {rendered.keep, rendered.score, ""};
+  if (!status) status = oracle_compile(&t->oracle, &words, &t->options->sizes, NULL, 0);
   render_free(&rendered);
   return status;
 }
@@ -289,12 +290,12 @@ static fa_status run_kernels(trial *t) {
 
 /* ---- Reference and comparison ------------------------------------------------------------ */
 
-static int keep(const void *with, int64_t q, int64_t k) {
-  return oracle_keep(with, q, k);
+static int keep(const void *with, const cli_pair *pair) {
+  return oracle_keep(with, pair);
 }
 
-static double score(const void *with, double s, int64_t q, int64_t k, double *derivative) {
-  return oracle_score(with, s, q, k, derivative);
+static double score(const void *with, const cli_pair *pair, double s, double *derivative) {
+  return oracle_score(with, pair, s, derivative);
 }
 
 static reference_problem reference_of(const trial *t) {
