@@ -476,6 +476,10 @@ double oracle_score_f32(const oracle *o, const cli_pair *pair, double s, double 
   return score(o, pair, s, derivative, 1);
 }
 
+int oracle_has_score(const oracle *o) {
+  return o->score.count > 0;
+}
+
 int oracle_has_sink(const oracle *o) {
   return o->sink.count > 0;
 }

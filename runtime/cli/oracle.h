@@ -48,6 +48,9 @@ void oracle_free(oracle *compiled);
 /* Whether the row sees the key. */
 int oracle_keep(const oracle *compiled, const cli_pair *pair);
 
+/* Whether there is a score other than s. */
+int oracle_has_score(const oracle *compiled);
+
 /* The score of the scaled product s; *derivative receives its derivative by s. _f32 rounds the value
    of every operation to f32: a sample of what a kernel loses. */
 double oracle_score(const oracle *compiled, const cli_pair *pair, double s, double *derivative);
