@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,4 +211,54 @@ void drawn_print(char *text, size_t bytes, const drawn_param *param) {
     snprintf(text, bytes, "%s without elements", param->name);
   else
     snprintf(text, bytes, "%s %" PRId64 " values, %.6g to %.6g", param->name, count, low, high);
+}
+
+size_t drawn_as_arguments(fa_param *out, const drawn_params *drawn) {
+  for (int slot = 0; slot < drawn->count; ++slot) {
+    const drawn_param *param = &drawn->items[slot];
+    out[slot] = (fa_param){.name = param->name};
+    if (!param_is_table(param->declared)) {
+      out[slot].value = param->values[0];
+      continue;
+    }
+    out[slot].data = param->values; /* doubles: nothing that is given these reads them */
+    out[slot].length = view_count(param->shape.extent);
+  }
+  return (size_t)drawn->count;
+}
+
+/* ---- Text ----------------------------------------------------------------------------------- */
+
+static void append(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t bytes, const char *format, ...) {
+  size_t used = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text + used, bytes - used, format, arguments);
+  va_end(arguments);
+}
+
+static void append_shape(char *text, size_t bytes, const variant_param *d) {
+  static const char *const extents[] = {[PARAM_PER_HEAD] = "heads",
+                                        [PARAM_PER_Q] = "batch x seqlen",
+                                        [PARAM_PER_K] = "batch x seqlen_k"};
+  if (!param_is_table(d)) return;
+  append(text, bytes, " table, %s%s%s", d->per ? extents[d->per] : "",
+         d->per && d->size[0] ? " x " : "", d->size);
+  if (d->longest) append(text, bytes, " (at most %" PRId64 ")", d->longest);
+}
+
+void drawn_print_declared(char *text, size_t bytes, const variant_param *d) {
+  snprintf(text, bytes, "%s", d->is_int ? "i32" : "f32");
+  append_shape(text, bytes, d);
+  if (d->has_min) append(text, bytes, " >= %.6g", d->min);
+  if (d->has_above) append(text, bytes, " > %.6g", d->above);
+  if (d->has_max) append(text, bytes, " <= %.6g", d->max);
+  if (d->has_below) append(text, bytes, " < %.6g", d->below);
+  if (d->grad) append(text, bytes, ", with a gradient");
+  if (d->draw_to_seqlen_k)
+    append(text, bytes, "; drawn from %.6g to seqlen_k", d->draw_low);
+  else
+    append(text, bytes, "; drawn from %.6g to %.6g", d->draw_low, d->draw_high);
 }

@@ -36,4 +36,10 @@ void drawn_for_oracle(oracle_param *out, const drawn_params *drawn);
 /* "cap 12.5" or "slopes 8 values, 0.13 to 0.97", for people. */
 void drawn_print(char *text, size_t bytes, const drawn_param *param);
 
+/* As a launch takes them, of values in host memory; `out` holds PARAMS_MAX. Gives their number. */
+size_t drawn_as_arguments(fa_param *out, const drawn_params *drawn);
+
+/* What a variant declares: "f32 > 0, with a gradient; drawn from 5 to 50". */
+void drawn_print_declared(char *text, size_t bytes, const variant_param *declared);
+
 #endif
