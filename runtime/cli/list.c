@@ -79,12 +79,15 @@ static fa_status print_params(const char *name, const char *overlay) {
 static int print_variant(const char *name, const char *overlay) {
   char *doc = NULL;
   fa_status status = render_variant_doc(&doc, name, overlay);
+  int doc_shown = !status;
   if (!status) printf("  %-15s %s\n", name, doc);
   if (!status) status = print_params(name, overlay);
   free(doc);
   if (!status) return CLI_OK;
-  printf("  %-15s does not load: %s\n", name, fa_error_message());
-  return cli_fail(status);
+  int code = cli_exit_code(status);
+  printf("  %-15s %s: %s\n", doc_shown ? "" : name,
+         code == CLI_CANNOT_RUN ? "parameters not known" : "does not load", fa_error_message());
+  return code == CLI_CANNOT_RUN ? CLI_OK : cli_fail(status);
 }
 
 static int print_variants(void) {

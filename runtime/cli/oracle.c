@@ -341,6 +341,14 @@ typedef struct course {
   int64_t elements[SLOPES_MAX];
 } course;
 
+/* The arrays are left as they are: they are read only where a run wrote. */
+static void begin(course *c, const oracle *from, const cli_pair *pair, double s) {
+  c->from = from;
+  c->pair = pair;
+  c->s = s;
+  c->in_f32 = 0;
+}
+
 static int64_t clamped(double index, int64_t length) {
   if (!(index > 0)) return 0;
   return index < (double)length ? (int64_t)index : length - 1;
@@ -455,25 +463,29 @@ static dual run(course *c, const program *list) {
 /* ---- Answers -------------------------------------------------------------------------------- */
 
 int oracle_keep(const oracle *o, const cli_pair *pair) {
-  course c = {.from = o, .pair = pair};
+  course c;
+  begin(&c, o, pair, 0);
   return o->keep.count == 0 || run(&c, &o->keep).value != 0;
 }
 
-static double score(const oracle *o, const cli_pair *pair, double s, double *derivative,
-                    int in_f32) {
-  course c = {.from = o, .pair = pair, .s = s, .in_f32 = in_f32};
-  dual result = {rounded(&c, s), {1}};
-  if (o->score.count) result = run(&c, &o->score);
+static double score(course *c, double *derivative) {
+  dual result = {rounded(c, c->s), {1}};
+  if (c->from->score.count) result = run(c, &c->from->score);
   *derivative = result.slope[0];
   return result.value;
 }
 
 double oracle_score(const oracle *o, const cli_pair *pair, double s, double *derivative) {
-  return score(o, pair, s, derivative, 0);
+  course c;
+  begin(&c, o, pair, s);
+  return score(&c, derivative);
 }
 
 double oracle_score_f32(const oracle *o, const cli_pair *pair, double s, double *derivative) {
-  return score(o, pair, s, derivative, 1);
+  course c;
+  begin(&c, o, pair, s);
+  c.in_f32 = 1;
+  return score(&c, derivative);
 }
 
 int oracle_has_score(const oracle *o) {
@@ -485,7 +497,8 @@ int oracle_has_sink(const oracle *o) {
 }
 
 double oracle_sink(const oracle *o, const cli_pair *row) {
-  course c = {.from = o, .pair = row};
+  course c;
+  begin(&c, o, row, 0);
   return run(&c, &o->sink).value;
 }
 
@@ -503,12 +516,14 @@ static void add(course *c, const program *list, double factor, double noise,
 
 void oracle_add_score(const oracle *o, const cli_pair *pair, double s, double factor, double noise,
                       const oracle_sums *sums) {
-  course c = {.from = o, .pair = pair, .s = s};
+  course c;
+  begin(&c, o, pair, s);
   if (o->score.slopes > 1) add(&c, &o->score, factor, noise, sums);
 }
 
 void oracle_add_sink(const oracle *o, const cli_pair *row, double factor, double noise,
                      const oracle_sums *sums) {
-  course c = {.from = o, .pair = row};
+  course c;
+  begin(&c, o, row, 0);
   if (o->sink.slopes > 0) add(&c, &o->sink, factor, noise, sums);
 }

@@ -76,7 +76,8 @@ static void softmax_row(const reference_problem *in, row *r) {
   }
   if (r->sink != -INFINITY) sum += exp(r->sink - max);
   r->lse = sum == 0 ? -INFINITY : max + log(sum);
-  for (int64_t j = 0; j < in->seqlen_k && sum != 0; ++j) r->p[j] /= sum;
+  double scale = in->lse && sum != 0 ? exp(max - in->lse[lse_offset(in, r)]) : 1 / sum;
+  for (int64_t j = 0; j < in->seqlen_k && sum != 0; ++j) r->p[j] *= scale;
 }
 
 static double exact(double value) {

@@ -17,6 +17,7 @@ typedef struct reference_problem {
   const double *q, *k, *v;
   const double *dout; /* backward */
   const double *dlse; /* backward, laid out as LSE; NULL = none */
+  const double *lse;  /* backward: the LSE that P is made with; NULL = its own */
 
   /* Whether the pair is kept. NULL: it is. */
   int (*keep)(const void *with, const cli_pair *pair);

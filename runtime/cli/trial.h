@@ -46,9 +46,10 @@ typedef struct trial_options {
   const char *overlay; /* the context's template_dir, for the oracle; NULL = FA_TEMPLATE_DIR */
   cli_sizes sizes;
   trial_layout layout;
-  int poison;      /* memory that the kernel must not read holds NaN, else 0 */
-  int with_dlse;   /* backward and pre: a gradient into LSE as well */
-  trial_fill fill; /* NULL: normal draws from sizes.seed */
+  int poison;                  /* memory that the kernel must not read holds NaN, else 0 */
+  int with_dlse;               /* backward and pre: a gradient into LSE as well */
+  int without_param_gradients; /* backward is not asked for them */
+  trial_fill fill;             /* NULL: normal draws from sizes.seed */
   const void *fill_with;
   void (*progress)(void *to, double done); /* of each pass of the reference; may be NULL */
   void *progress_to;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether the trial computes the gradient by this parameter. */
-static int has_gradient(const trial *t, int slot) {
-  return t->pass == FA_BWD && t->drawn.items[slot].declared->grad;
+int trial_has_gradient(const trial *t, int slot) {
+  return t->pass == FA_BWD && !t->options->without_param_gradients &&
+         t->drawn.items[slot].declared->grad;
 }
 
 static view gradient_shape(const drawn_param *param) {
@@ -48,7 +48,7 @@ fa_status trial_params_create(trial *t) {
   fa_status status = FA_OK;
   for (int slot = 0; slot < t->drawn.count && !status; ++slot) {
     status = create_table(t, slot);
-    if (!status && has_gradient(t, slot)) status = create_gradient(t, slot);
+    if (!status && trial_has_gradient(t, slot)) status = create_gradient(t, slot);
   }
   return status;
 }
@@ -104,7 +104,7 @@ void trial_params_report(trial_result *out, trial *t) {
   for (int slot = 0; slot < t->drawn.count; ++slot) {
     const view shape = gradient_shape(&t->drawn.items[slot]);
     param_memory *from = &t->params[slot];
-    if (!has_gradient(t, slot)) continue;
+    if (!trial_has_gradient(t, slot)) continue;
     trial_output *output = &out->outputs[out->num_outputs++];
     output->tensor = TRIAL_PARAM;
     snprintf(output->name, sizeof output->name, "d %s", t->drawn.items[slot].name);

@@ -86,17 +86,13 @@ typedef struct gradients {
   double *params[PARAMS_MAX], *noises[PARAMS_MAX];
 } gradients;
 
-static int has_gradient(const trial *t, int slot) {
-  return t->drawn.items[slot].declared->grad;
-}
-
 static fa_status create_gradients(gradients *out, const trial *t) {
   fa_status status = FA_OK;
   *out = (gradients){{NULL}, {NULL}, {NULL}};
   for (int i = 0; i < INPUTS && !status; ++i)
     status = trial_allocate(&out->inputs[i], &t->dense[input_gradients[i]]);
   for (int slot = 0; slot < t->drawn.count && !status; ++slot) {
-    if (!has_gradient(t, slot)) continue;
+    if (!trial_has_gradient(t, slot)) continue;
     status = trial_allocate(&out->params[slot], &t->drawn.items[slot].shape);
     if (!status) status = trial_allocate(&out->noises[slot], &t->drawn.items[slot].shape);
   }
@@ -130,7 +126,7 @@ static void add_sink(void *to, const cli_pair *row, double dsink, double noise) 
 static fa_status compute_gradients(const trial *t, reference_problem *in, gradients *out) {
   collector to = {t->oracle, {out->params, out->noises}};
   int any = 0;
-  for (int slot = 0; slot < t->drawn.count; ++slot) any |= has_gradient(t, slot);
+  for (int slot = 0; slot < t->drawn.count; ++slot) any |= trial_has_gradient(t, slot);
   in->scored = any ? add_score : NULL;
   in->sunk = any ? add_sink : NULL;
   in->gradients_to = &to;
@@ -227,13 +223,14 @@ static fa_status change_gradients(const trial *t, gradients *change) {
   const gradients wanted = wanted_gradients(t);
   reference_problem in = rounded_reference_of(t);
   gradients other;
+  if (oracle_has_score(t->oracle)) in.lse = t->values[TRIAL_LSE];
   fa_status status = create_gradients(&other, t);
   if (!status) status = compute_gradients(t, &in, &other);
   for (int i = 0; i < INPUTS && !status; ++i)
     add_change(change->inputs[i], other.inputs[i], wanted.inputs[i],
                view_count(t->dense[input_gradients[i]].extent));
   for (int slot = 0; slot < t->drawn.count && !status; ++slot)
-    if (has_gradient(t, slot))
+    if (trial_has_gradient(t, slot))
       add_change(change->params[slot], other.params[slot], wanted.params[slot],
                  view_count(t->drawn.items[slot].shape.extent));
   free_gradients(&other);
@@ -246,14 +243,15 @@ static void round_params(trial *t, const gradients *change) {
   for (int slot = 0; slot < t->drawn.count; ++slot) {
     const view *shape = &t->drawn.items[slot].shape;
     param_memory *param = &t->params[slot];
-    if (!has_gradient(t, slot)) continue;
+    if (!trial_has_gradient(t, slot)) continue;
     param->rounding = norm(change->params[slot], view_count(shape->extent)) +
                       norm(param->noise, view_count(shape->extent));
   }
 }
 
-/* What rounding costs the gradients: of their own values, of the O that backward was handed, whose
-   own limit judges it, of the score, and on a GPU of P and dS. A change of D acts as that much dLSE
+/* What rounding costs the gradients: of their own values, of the O and, where a score makes it large,
+   the LSE that backward was handed, whose own limits judge them, of the score, and on a GPU of P and
+   dS. A change of D acts as that much dLSE
    would, with no dO at all. */
 static fa_status round_gradients(trial *t) {
   reference_problem in = reference_of(t);

@@ -36,6 +36,9 @@ typedef struct trial {
   const char *damaged;
 } trial;
 
+/* Whether the trial asks for the gradient by this parameter. */
+int trial_has_gradient(const trial *t, int slot);
+
 /* The course, in this order. */
 fa_status trial_params_create(trial *t);
 void trial_params_set(fa_param *out, const trial *t, int pass); /* as many as drawn.count */
