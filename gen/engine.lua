@@ -9,11 +9,13 @@
 --   capture(f, ...)      the lines that f prints, as a value for ${}: a macro at any column.
 --   require "a.b"        the Lua module a/b.lua.
 --   refuse(message)      in a module: an error in the name of the file that called the module.
--- The host gives read(name) -> text, path or nil, message, and position() -> "file:line: " of the
--- template or module that runs; of its caller with true; of the definition with a function.
+--   unsupported(message) an error that is this version's limit and nobody's fault.
+-- The host gives read(name) -> text, path or nil, message; position() -> "file:line: " of the
+-- template or module that runs; of its caller with true; of the definition with a function; and
+-- limit(message), which raises FA_UNSUPPORTED.
 -- Nothing else here can reach a file, a clock or an address.
 
-local read, position = ...
+local read, position, limit = ...
 
 local engine = {}
 local raw_error, raw_tostring, raw_format = error, tostring, string.format
@@ -168,7 +170,7 @@ local base = {
   math = copy_without(math, { random = true, randomseed = true }),
   table = copy_without(table, { move = true }), -- it can loop for ever within one instruction
   string = copy_without(string, { dump = true, format = true }),
-  capture = capture, sorted = sorted,
+  capture = capture, sorted = sorted, unsupported = limit,
 }
 base.string.format = safe_format
 string.format, string.dump = safe_format, nil -- also as methods: ("%p"):format(...)
@@ -253,21 +255,30 @@ function base.refuse(message)
   raw_error(at .. message, 0)
 end
 
-local function located(f)
+-- f, with what it returns handed on to `finish`, blamed on f's own file and line.
+local function located(f, finish)
   local at = position(f)
-  return function(...) return run_as(at:match("^(.*:)%d+: $"), at, f, ...) end
+  local function finished(...) return finish(f(...)) end
+  return function(...) return run_as(at:match("^(.*:)%d+: $"), at, finished, ...) end
 end
 
--- A variant file sees the words of expressions too.
+-- A variant file sees the words of expressions too. Each is run once.
+local variants = {}
 function base.load_variant(name)
-  local words = base.require("expr").words
+  if variants[name] then return variants[name] end
+  local variant = base.require("variant")
   local text, path = read_text("variants/" .. name .. ".lua")
-  local found = run_as(path, path .. ": ", run, text, path, words)
-  if getmetatable(found) ~= words.variant_type then
+  variant.check_text(text, path)
+  local found = run_as(path, path .. ": ", run, text, path, variant.words)
+  if getmetatable(found) ~= variant.type then
     raw_error(path .. ": must return variant { ... }", 0)
   end
-  found.keep = found.keep and located(found.keep)
-  found.score = found.score and located(found.score)
+  for _, what in ipairs { "keep", "score", "sink" } do
+    found[what] = found[what] and located(found[what], function(value)
+      return variant.returned(value, what)
+    end)
+  end
+  variants[name] = found
   return found
 end
 
@@ -305,6 +316,7 @@ function engine.render(spec)
   local tiles = base.require(spec.target .. ".tiles")
   base.tiles = tiles
   local mask, score = base.require("mask"), base.require("score")
+  score.check(tiles.supported or {})
   local ending = spec.target == "cpu" and ".c.lua" or ".cu.lua"
   return {
     kernel = as_text(render(spec.target .. "/" .. spec.pass .. ending)),
@@ -312,6 +324,8 @@ function engine.render(spec)
     facts = tiles.facts,
     keep = mask.postfix(),
     score = score.postfix(),
+    sink = score.sink_postfix(),
+    params = base.require("params").text(),
   }
 end
 

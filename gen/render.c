@@ -118,6 +118,12 @@ static int position(lua_State *L) {
   return 1;
 }
 
+/* limit(message): see engine.lua */
+static int raise_limit(lua_State *L) {
+  job_of(L)->status = FA_UNSUPPORTED;
+  return lua_error(L);
+}
+
 static void open_libraries(lua_State *L) {
   static const luaL_Reg libraries[] = {{"_G", luaopen_base},
                                        {LUA_TABLIBNAME, luaopen_table},
@@ -134,7 +140,8 @@ static void load_engine(lua_State *L) {
   if (luaL_loadbufferx(L, engine_source, engine_source_bytes, engine_chunk, "t")) lua_error(L);
   lua_pushcfunction(L, read_file);
   lua_pushcfunction(L, position);
-  lua_call(L, 2, 1);
+  lua_pushcfunction(L, raise_limit);
+  lua_call(L, 3, 1);
 }
 
 /* Makes the message of an error inside the engine begin with the template's line. */
@@ -295,7 +302,10 @@ static int render_body(lua_State *L) {
   take_facts(L, out);
   out->keep = copy_keep(L, j->spec->causal);
   out->score = copy_field(L, "score");
-  return 0;
+  out->sink = copy_field(L, "sink");
+  out->params_text = copy_field(L, "params");
+  j->status = params_parse(&out->params, out->params_text);
+  return j->status ? luaL_error(L, "%s", fa_error_message()) : 0;
 }
 
 static int doc_body(lua_State *L) {
@@ -377,6 +387,8 @@ void render_free(render_result *result) {
   free(result->facts);
   free(result->keep);
   free(result->score);
+  free(result->sink);
+  free(result->params_text);
   memset(result, 0, sizeof *result);
 }
 

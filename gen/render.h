@@ -3,6 +3,7 @@
 #define FAGEN_GEN_RENDER_H
 
 #include "fagen.h"
+#include "params.h"
 
 /* A tile choice or other decision, for `explain`: a name, its value, and the reason for it. */
 typedef struct render_fact {
@@ -22,8 +23,12 @@ typedef struct render_result {
   render_text launch;     /* NAME_launch.c */
   render_fact *facts;
   size_t num_facts;
-  char *keep;  /* the mask for an oracle, in postfix words ("k q sub 5 le"); "" = all pairs kept */
-  char *score; /* the score likewise, from "s" ("s 2 mul"); "" = unchanged */
+  /* For an oracle, in the postfix words of params.h. */
+  char *keep;  /* the mask ("k q sub 5 le"); "" = all pairs kept */
+  char *score; /* the score, from "s" ("s 2 mul"); "" = unchanged */
+  char *sink;  /* the logit that joins each row's sum; "" = none */
+  param_list params;
+  char *params_text; /* what params_parse made them of */
 } render_result;
 
 /* Renders a canonical spec with a named target. overlay is a folder or NULL. On failure *out is

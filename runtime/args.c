@@ -2,10 +2,12 @@
 #include "args.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
 #include "overlap.h"
+#include "parameters.h"
 #include "spec.h"
 
 /* ---- Sizes --------------------------------------------------------------------------------- */
@@ -73,7 +75,8 @@ static fa_status check_tiles(const fa_kernel *kernel, const fa_args *args) {
   return FA_OK;
 }
 
-fa_status args_take_sizes(fa_problem *out, const fa_kernel *kernel, const fa_args *args) {
+fa_status args_take_sizes(fa_problem *out, fa_plan_param *params, const fa_kernel *kernel,
+                          const fa_args *args) {
   memset(out, 0, sizeof *out);
   fa_status status = check_size("batch", args->batch);
   if (!status) status = check_size("heads_q", args->heads_q);
@@ -89,6 +92,8 @@ fa_status args_take_sizes(fa_problem *out, const fa_kernel *kernel, const fa_arg
                 (double)(args->seqlen_q > args->seqlen_k ? args->seqlen_q : args->seqlen_k);
   if (!status && rows * FA_DIM_MAX * 4 > 4e18)
     status = fail(FA_INVALID, "batch * heads_q * seqlen: %.3g rows; must be at most 3.9e15", rows);
+  if (!status) status = parameters_take(params, kernel, args);
+  out->params = params;
   out->batch = args->batch;
   out->heads_q = args->heads_q;
   out->heads_kv = args->heads_kv;
@@ -113,11 +118,13 @@ typedef struct operand {
   footprint at;
 } operand;
 
-enum { MAX_OPERANDS = 12 };
+enum { MAX_OPERANDS = 12 + 2 * PARAMS_MAX };
 
 typedef struct operand_list {
   operand items[MAX_OPERANDS];
   int count;
+  char names[PARAMS_MAX][72]; /* of parameters */
+  fa_tensor dense[2 * PARAMS_MAX];
 } operand_list;
 
 static int is_empty(const operand *o) {
@@ -255,12 +262,23 @@ static void list_operands(operand_list *list, fa_problem *p, const fa_kernel *ke
   add(list, "dv", 1, &a->dv, &p->dv, v, bytes);
 }
 
-static fa_status check_params(const fa_kernel *kernel, const fa_args *args) {
-  if (!args->num_params) return FA_OK;
-  if (!args->params) return fail(FA_INVALID, "params: NULL, with num_params %zu", args->num_params);
-  const char *name = args->params[0].name;
-  return fail(FA_INVALID, "params: '%.80s' is no parameter of %s, which has none",
-              name ? name : "(by slot)", kernel->name);
+/* Adds n dense elements of 4 bytes, which belong to the parameter in `slot`. */
+static void add_dense(operand_list *list, int slot, int output, const void *data, int64_t n) {
+  fa_tensor *dense = &list->dense[2 * slot + output];
+  const int64_t shape[] = {1, n, 1, 1};
+  *dense = fa_bshd((void *)data, n, 1, 1);
+  add(list, list->names[slot], output, dense, NULL, shape, sizeof(float));
+}
+
+/* Tables are inputs, and what receives their gradients is an output. */
+static void add_parameters(operand_list *list, const fa_problem *problem, const fa_kernel *kernel) {
+  for (int i = 0; i < kernel->params.count; ++i) {
+    const fa_plan_param *param = &problem->params[i];
+    const int is_table = param_is_table(&kernel->params.items[i]);
+    snprintf(list->names[i], sizeof list->names[i], "%s", parameters_name(kernel, i));
+    if (is_table) add_dense(list, i, 0, param->data, param->length);
+    if (param->grad) add_dense(list, i, 1, param->grad, is_table ? param->length : 1);
+  }
 }
 
 /* The workspace is one more output, of bytes. */
@@ -272,11 +290,13 @@ static void add_workspace(operand_list *list, const fa_args *args, fa_tensor *by
 }
 
 fa_status args_take_tensors(fa_problem *problem, const fa_kernel *kernel, const fa_args *args) {
-  operand_list list = {.count = 0};
+  operand_list list; /* large: only what is added is set */
+  list.count = 0;
   fa_tensor rows, drows, workspace;
   list_operands(&list, problem, kernel, args, &rows, &drows);
+  add_parameters(&list, problem, kernel);
   add_workspace(&list, args, &workspace);
-  fa_status status = check_params(kernel, args);
+  fa_status status = parameters_complete(kernel, args);
   for (int i = 0; !status && i < list.count; ++i) status = check_operand(&list.items[i], kernel);
   if (!status) status = check_overlaps(&list);
   for (int i = 0; i < list.count; ++i) {

@@ -131,6 +131,7 @@ static fa_status compile(fa_kernel *kernel, const render_result *text) {
 }
 
 static void keep_texts(fa_kernel *kernel, render_result *text) {
+  kernel->params = text->params;
   kernel->source = text->kernel.text;
   kernel->launch_source = text->launch.text;
   text->kernel.text = text->launch.text = NULL;

@@ -38,6 +38,14 @@ static void advance(int *counter, int value) {
   __atomic_store_n(counter, value, __ATOMIC_RELEASE);
 }
 
+static float sigmoid(float x) {
+  return 1 / (1 + expf(-x));
+}
+
+static float mod(float a, float b) {
+  return a - floorf(a / b) * b;
+}
+
 extern const fa_cpu_ops CPU_OPS;
 const fa_cpu_ops CPU_OPS = {
     .load_f32 = load_f32,
@@ -58,4 +66,10 @@ const fa_cpu_ops CPU_OPS = {
     .zero = zero,
     .await = await,
     .advance = advance,
+    .exp = expf,
+    .log = logf,
+    .tanh = tanhf,
+    .sigmoid = sigmoid,
+    .floor = floorf,
+    .mod = mod,
 };

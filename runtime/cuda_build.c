@@ -61,7 +61,8 @@ static int load(cuda_binary *out, const build *b) {
   if (!cache_read(&entry, b->tools->kept, b->key)) return 0;
   out->source = copy_section(&entry, "source");
   out->launch_source = copy_section(&entry, "launch");
-  int whole = out->source && out->launch_source && copy_code(&out->code, &entry);
+  out->params = copy_section(&entry, "params");
+  int whole = out->source && out->launch_source && out->params && copy_code(&out->code, &entry);
   cache_entry_free(&entry);
   if (!whole) cuda_binary_free(out);
   out->origin = FA_FROM_DISK;
@@ -77,6 +78,7 @@ static void keep(const cuda_binary *binary, const build *b) {
   const cache_section sections[] = {
       {"source", binary->source, strlen(binary->source)},
       {"launch", binary->launch_source, strlen(binary->launch_source)},
+      {"params", binary->params, strlen(binary->params)},
       {"entries", entries, entries ? strlen(entries) : 0},
       {"cubin", binary->code.image, binary->code.bytes},
   };
@@ -97,7 +99,8 @@ static fa_status build_anew(cuda_binary *out, const build *b, const nvrtc *libra
   status = nvrtc_compile(&out->code, library, &text, b->spec);
   out->source = text.kernel.text;
   out->launch_source = text.launch.text;
-  text.kernel.text = text.launch.text = NULL;
+  out->params = text.params_text;
+  text.kernel.text = text.launch.text = text.params_text = NULL;
   out->origin = FA_BUILT;
   out->render_ms = rendered - start;
   out->compile_ms = clock_ms() - rendered;
@@ -150,6 +153,7 @@ fa_status cuda_build_or_load(cuda_binary *out, const fa_spec *spec, const cuda_t
 void cuda_binary_free(cuda_binary *binary) {
   free(binary->source);
   free(binary->launch_source);
+  free(binary->params);
   cubin_free(&binary->code);
   *binary = (cuda_binary){.source = NULL};
 }

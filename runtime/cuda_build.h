@@ -17,6 +17,7 @@ typedef struct cuda_tools {
 /* Everything that a GPU kernel is before a device has it. */
 typedef struct cuda_binary {
   char *source, *launch_source; /* the emitted texts */
+  char *params;                 /* as params_parse reads it */
   cubin code;
   int origin; /* fa_origin */
   double render_ms, compile_ms, read_ms;

@@ -115,7 +115,8 @@ fa_status cuda_build(fa_kernel *kernel) {
   if (status) return status;
   double built = clock_ms();
   keep_texts(kernel, &binary);
-  status = compile_plan(kernel);
+  status = params_parse(&kernel->params, binary.params);
+  if (!status) status = compile_plan(kernel);
   if (!status) status = describe(kernel, &binary.code);
   if (!status) status = load_code(kernel, &binary.code);
   kernel->info.origin = binary.origin;

@@ -29,13 +29,17 @@ fa_status kernel_compile_plan(fa_kernel *kernel, const jit_unit *units, size_t c
 }
 
 void kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out) {
+  fa_plan_param params[PARAMS_MAX];
+  for (int i = 0; i < PARAMS_MAX; ++i)
+    params[i] = (fa_plan_param){.value = 1, .length = kernel->spec.group}; /* 1 for each head */
   const fa_problem ones = {.batch = 1,
                            .heads_q = kernel->spec.group,
                            .heads_kv = 1,
                            .seqlen_q = 1,
                            .seqlen_k = 1,
                            .softmax_scale = 1,
-                           .processors = 1};
+                           .processors = 1,
+                           .params = params};
   kernel->plan(&ones, out);
 }
 
@@ -110,13 +114,6 @@ FA_API fa_status fa_check(const fa_spec *spec, char *reason, size_t bytes) {
   }
   if (reason && bytes) snprintf(reason, bytes, "%s", status ? fa_error_message() : "");
   return status;
-}
-
-FA_API fa_status fa_param_slot(int32_t *slot, const fa_kernel *kernel, const char *name) {
-  if (!slot || !kernel || !name)
-    return fail(FA_INVALID, "%s: NULL", !slot ? "slot" : !kernel ? "kernel" : "name");
-  return fail(FA_INVALID, "name: '%.80s' is no parameter of %s, which has none", name,
-              kernel->name);
 }
 
 FA_API const char *fa_kernel_source(const fa_kernel *kernel) {

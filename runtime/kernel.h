@@ -6,11 +6,13 @@
 #include "fagen.h"
 #include "fagen_plan.h"
 #include "jit.h"
+#include "params.h"
 
 struct fa_kernel {
   fa_context *context;
   fa_spec spec; /* canonical, target named */
   char name[FA_NAME_MAX];
+  param_list params;            /* of the variants */
   char *source, *launch_source; /* the emitted texts */
   jit *code;                    /* of the plan, and on cpu of the kernel */
   fa_plan_function plan;

@@ -18,8 +18,9 @@ static fa_status take_args(fa_args *out, const fa_kernel *kernel, const fa_args 
 fa_status kernel_plan(const fa_kernel *kernel, const fa_args *args, fa_plan *out) {
   fa_args taken;
   fa_problem problem;
+  fa_plan_param params[PARAMS_MAX];
   fa_status status = take_args(&taken, kernel, args);
-  if (!status) status = args_take_sizes(&problem, kernel, &taken);
+  if (!status) status = args_take_sizes(&problem, params, kernel, &taken);
   if (!status) kernel->plan(&problem, out);
   return status;
 }
@@ -74,9 +75,10 @@ static fa_status launch_entered(const fa_kernel *kernel, fa_args *args, struct C
                                 int own_workspace) {
   const fa_context *context = kernel->context;
   fa_problem problem;
+  fa_plan_param params[PARAMS_MAX];
   fa_plan plan;
   void *owned = NULL;
-  fa_status status = args_take_sizes(&problem, kernel, args);
+  fa_status status = args_take_sizes(&problem, params, kernel, args);
   if (!status) status = args_take_tensors(&problem, kernel, args);
   if (status) return status;
   problem.workspace = args->workspace;

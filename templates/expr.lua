@@ -1,221 +1,257 @@
 -- expr.lua: the expressions of variants, as graphs. A variant file writes them with the words below
--- and Lua's + - * and & |; what is derived from them (text, derivative, tile bounds) never runs the
+-- and Lua's operators; what is derived from them (text, derivative, bounds of tiles) never runs the
 -- file again.
 --
--- A node is { op = , type = "number" or "truth", ... }. Leaves: "const" with value, "q" and "k"
--- (positions on the key axis), "s" (the score). Inner nodes hold their operands in [1], [2].
+-- A node is { op = , type = "truth", "int" or "real", id = , operands in [1], [2], [3] }. Equal nodes
+-- are one node, so that a term that stands twice is seen to. Leaves have fields of their own:
+--   const   value: a Lua integer, a float or a boolean, as the type says
+--   symbol  name: "q" and "k" (positions on the key axis), "s" (the score), "head", "batch", a length
+--   param   slot: a scalar, or the element of a table for this head, query or key
+--   table   slot, [1]: the element of a sized table at an index
+--   length  slot: of a sized table
+-- "real" makes a real of an int. Whole numbers stay integers until they meet a real or a "/".
 
 local expr = {}
 
-local node = {}
+local node = {} -- the metatable
+local known, count = {}, 0
 
 local function is_node(value) return getmetatable(value) == node end
 
-local function make(op, type_name, ...)
-  return setmetatable({ op = op, type = type_name, ... }, node)
+-- The node with these fields, operands included; key names the fields that are not operands.
+local function intern(op, key, fields)
+  for i = 1, 3 do
+    if fields[i] then key = key .. " " .. fields[i].id end
+  end
+  key = op .. " " .. key
+  if not known[key] then
+    count = count + 1
+    fields.op, fields.id = op, count
+    known[key] = setmetatable(fields, node)
+  end
+  return known[key]
 end
 
-local function operand(value, wanted, what)
-  if type(value) == "number" and wanted == "number" then
-    return setmetatable({ op = "const", type = "number", value = value }, node)
+function expr.make(op, type_name, a, b, c)
+  return intern(op, type_name, { type = type_name, a, b, c })
+end
+
+local make = expr.make
+
+function expr.const(value)
+  local kind = math.type(value)
+  local type_name = kind == "integer" and "int" or kind == "float" and "real" or "truth"
+  local key = kind == "float" and string.format("%.17g", value) or tostring(value)
+  return intern("const", type_name .. key, { type = type_name, value = value })
+end
+
+function expr.symbol(name)
+  return intern("symbol", name, { type = name == "s" and "real" or "int", name = name })
+end
+
+function expr.param(slot, type_name)
+  return intern("param", tostring(slot), { type = type_name, slot = slot })
+end
+
+function expr.element(slot, type_name, index)
+  return intern("table", tostring(slot), { type = type_name, slot = slot, index })
+end
+
+function expr.length(slot)
+  return intern("length", tostring(slot), { type = "int", slot = slot })
+end
+
+-- A node like n with other operands.
+function expr.with(n, a, b, c)
+  if n.op == "table" then return expr.element(n.slot, n.type, a) end
+  return a and make(n.op, n.type, a, b, c) or n
+end
+
+-- ---- Operands -----------------------------------------------------------------------------------
+
+local kinds = { truth = "a truth", int = "an integer", real = "a real number" }
+
+local function operand(value, what)
+  if type(value) == "number" then
+    if value ~= value or value == math.huge or value == -math.huge then
+      refuse(what .. " takes finite numbers, not " .. tostring(value))
+    end
+    return expr.const(value)
   end
   if not is_node(value) then
-    refuse(what .. " takes expressions, not a " .. type(value) .. " value")
-  end
-  if value.type ~= wanted then
-    refuse(what .. " takes a " .. wanted .. ", not a " .. value.type)
+    local kind = type(value) == "table" and "table; index it" or type(value) .. " value"
+    refuse(what .. " takes expressions, not a " .. kind)
   end
   return value
 end
 
-local function binary(op, wanted, result, what)
+local function number(value, what)
+  value = operand(value, what)
+  if value.type == "truth" then refuse(what .. " takes a number, not a truth") end
+  return value
+end
+
+local function truth(value, what)
+  value = operand(value, what)
+  if value.type ~= "truth" then refuse(what .. " takes a truth, not a number") end
+  return value
+end
+
+local function real(value)
+  if value.type == "real" then return value end
+  return value.op == "const" and expr.const(value.value + 0.0) or make("real", "real", value)
+end
+
+-- Both as integers if both are, else both as reals; and what type that is.
+local function alike(a, b)
+  if a.type == "int" and b.type == "int" then return a, b, "int" end
+  return real(a), real(b), "real"
+end
+
+-- ---- Words and operators ------------------------------------------------------------------------
+
+local function arithmetic(op, what)
   return function(a, b)
-    return make(op, result, operand(a, wanted, what), operand(b, wanted, what))
+    local x, y, kind = alike(number(a, what), number(b, what))
+    return make(op, kind, x, y)
   end
 end
 
-local add = binary("add", "number", "number", "+")
-local subtract = binary("sub", "number", "number", "-")
-local multiply = binary("mul", "number", "number", "*")
+local function comparison(op)
+  return function(a, b)
+    local x, y = alike(number(a, op), number(b, op))
+    return make(op, "truth", x, y)
+  end
+end
 
-node.__add, node.__sub, node.__mul = add, subtract, multiply
-node.__unm = function(a) return make("neg", "number", operand(a, "number", "-")) end
-node.__band = binary("and", "truth", "truth", "&")
-node.__bor = binary("or", "truth", "truth", "|")
-node.__lt = function() refuse("Lua's < compares once, here; use lt(a, b) or gt(a, b)") end
-node.__le = function() refuse("Lua's <= compares once, here; use le(a, b) or ge(a, b)") end
-node.__eq = function() refuse("Lua's == compares once, here; use eq(a, b)") end
+local function connective(op, what)
+  return function(a, b) return make(op, "truth", truth(a, what), truth(b, what)) end
+end
+
+local function same_kind(op, what) -- of one number
+  return function(a)
+    local x = number(a, what)
+    return make(op, x.type, x)
+  end
+end
+
+local function analytic(op)
+  return function(a) return make(op, "real", real(number(a, op))) end
+end
+
+local function floor(a)
+  local x = number(a, "floor")
+  return x.type == "int" and x or make("floor", "real", x)
+end
+
+local function select_one(condition, a, b)
+  local c = truth(condition, "select, as its first,")
+  local x, y = operand(a, "select"), operand(b, "select")
+  if (x.type == "truth") ~= (y.type == "truth") then
+    refuse("select takes two truths or two numbers, not one of each")
+  end
+  if x.type == "truth" then return make("select", "truth", c, x, y) end
+  local u, v, kind = alike(x, y)
+  return make("select", kind, c, u, v)
+end
+
+node.__add, node.__sub = arithmetic("add", "+"), arithmetic("sub", "-")
+node.__mul = arithmetic("mul", "*")
+node.__idiv, node.__mod = arithmetic("idiv", "//"), arithmetic("mod", "%")
+node.__div = function(a, b)
+  return make("div", "real", real(number(a, "/")), real(number(b, "/")))
+end
+node.__unm = same_kind("neg", "-")
+node.__band, node.__bor = connective("and", "&"), connective("or", "|")
+node.__bnot = function(a) return make("not", "truth", truth(a, "~")) end
+
+-- What Lua would decide or join at once, here. Its ==, and, or, not and if never ask: variant.lua
+-- looks for them in the text.
+local function refused(message) return function() refuse(message) end end
+node.__lt = refused "Lua's < compares once, here; use lt(a, b) or gt(a, b)"
+node.__le = refused "Lua's <= compares once, here; use le(a, b) or ge(a, b)"
+node.__eq = refused "Lua's == compares once, here; use eq(a, b)"
+node.__pow = refused "there is no ^; write x * x, or exp(y * log(x))"
+node.__bxor = refused "~ takes one truth; to compare two write a & ~b | ~a & b"
+node.__shl = refused "there is no <<; write x * 2"
+node.__shr = refused "there is no >>; write x // 2"
+node.__concat = refused "an expression has no text to join with .."
+node.__len = refused "an expression has no length"
+node.__call = refused "an expression is no function"
+node.__newindex = refused "an expression cannot be changed"
 node.__index = function(_, key) -- a leaf has no operands
-  if type(key) == "string" then refuse("an expression has no field '" .. key .. "'") end
-end
-
-expr.q, expr.k, expr.s = make("q", "number"), make("k", "number"), make("s", "number")
-
--- The words a variant file may use.
-local variant_type = { __tostring = function() return "variant" end }
-local fields = { doc = "string", keep = "function", score = "function" }
-
-local function variant(declared)
-  if type(declared) ~= "table" then refuse("variant takes a table: variant { doc = ... }") end
-  for _, key in ipairs(sorted(declared)) do
-    if not fields[key] then refuse("variant: unknown field '" .. tostring(key) .. "'") end
-    if type(declared[key]) ~= fields[key] then
-      refuse("variant: " .. key .. " must be a " .. fields[key])
-    end
-  end
-  if not declared.doc then refuse("variant: lacks doc, a sentence that says what it does") end
-  if not declared.keep and not declared.score then refuse("variant: has neither keep nor score") end
-  return setmetatable(declared, variant_type)
+  if type(key) ~= "number" then refuse("an expression has no field '" .. tostring(key) .. "'") end
 end
 
 expr.words = {
-  variant = variant, variant_type = variant_type,
-  lt = binary("lt", "number", "truth", "lt"), le = binary("le", "number", "truth", "le"),
-  gt = binary("gt", "number", "truth", "gt"), ge = binary("ge", "number", "truth", "ge"),
-  eq = binary("eq", "number", "truth", "eq"), ne = binary("ne", "number", "truth", "ne"),
+  lt = comparison "lt", le = comparison "le", gt = comparison "gt", ge = comparison "ge",
+  eq = comparison "eq", ne = comparison "ne",
+  min = arithmetic("min", "min"), max = arithmetic("max", "max"), abs = same_kind("abs", "abs"),
+  exp = analytic "exp", log = analytic "log", tanh = analytic "tanh",
+  sigmoid = analytic "sigmoid", floor = floor, select = select_one,
 }
 
--- What keep and score functions get as `at`.
-expr.at = setmetatable({}, {
-  __index = function(_, key)
-    if key == "q" or key == "k" then return expr[key] end
-    refuse("at." .. tostring(key) .. " is unknown; there are at.q and at.k")
-  end,
-})
-
-function expr.check(value, wanted, what)
-  if type(value) == "number" and wanted == "number" then return operand(value, wanted, what) end
-  if not is_node(value) or value.type ~= wanted then
-    error(what .. ": must return a " .. wanted .. " expression", 0)
-  end
-  return value
+-- An index into a table; what names the table.
+function expr.index(value, what)
+  local index = number(value, what)
+  if index.type ~= "int" then refuse(what .. ": an index is an integer; use // to make one") end
+  return index
 end
 
--- ---- Text ---------------------------------------------------------------------------------------
+-- ---- Looking at graphs --------------------------------------------------------------------------
 
--- C spelling and precedence, higher binds tighter.
-local spelling = {
-  ["or"] = { "||", 1 }, ["and"] = { "&&", 2 }, eq = { "==", 3 }, ne = { "!=", 3 },
-  lt = { "<", 4 }, le = { "<=", 4 }, gt = { ">", 4 }, ge = { ">=", 4 },
-  add = { "+", 5 }, sub = { "-", 5 }, mul = { "*", 6 },
-}
-
-local function const_text(value, as_float)
-  if math.type(value) == "integer" and not as_float then return string.format("%d", value) end
-  local text = string.format("%.9g", value)
-  if not text:find("[.en]") then text = text .. ".0" end
-  return text .. "f"
+-- Visits every node below n and n itself, operands first, each once.
+function expr.each(n, visit, seen)
+  seen = seen or {}
+  if seen[n.id] then return end
+  seen[n.id] = true
+  for _, child in ipairs(n) do expr.each(child, visit, seen) end
+  visit(n)
 end
 
--- The text of a node as C; names maps "q", "k", "s" to C names. as_float: every number is a float,
--- as in scores; else every number is an integer, as in masks. Second result: the precedence of the
--- text.
-function expr.text(n, names, as_float)
-  local function text(m, least)
-    local result, level
-    if m.op == "const" then
-      result, level = const_text(m.value, as_float), m.value < 0 and 6 or 8
-    elseif m.op == "q" or m.op == "k" then
-      result, level = (as_float and "(float)" or "") .. names[m.op], 7
-    elseif m.op == "s" then
-      result, level = names.s, 8
-    elseif m.op == "neg" then
-      local inner = m[1].op == "neg" and 8 or 7 -- two signs in a row would be a decrement
-      result, level = "-" .. text(m[1], inner), 7
-    else
-      local sign, precedence = spelling[m.op][1], spelling[m.op][2]
-      -- && inside || is grouped as compilers advise; the right side of - needs more than its own
-      -- level.
-      local inner = m.op == "or" and 3 or precedence
-      result = text(m[1], inner) .. " " .. sign .. " " .. text(m[2], inner + 1)
-      level = precedence
-    end
-    return level < least and "(" .. result .. ")" or result, level
-  end
-  return text(n, 0)
+-- Whether some node of n is one that `is` answers true to.
+function expr.any(n, is)
+  local found = false
+  expr.each(n, function(m) found = found or is(m) end)
+  return found
 end
 
--- Postfix words for a reader that shares nothing with this module: "k q sub 5 le".
-function expr.postfix(n)
-  if n.op == "const" then return string.format("%.17g", n.value) end
-  local words = {}
-  for _, child in ipairs(n) do words[#words + 1] = expr.postfix(child) end
-  words[#words + 1] = n.op
-  return table.concat(words, " ")
-end
-
--- ---- Algebra -----------------------------------------------------------------------------------
-
-local function const(value) return operand(value, "number", "const", 0) end
-local function is_const(n, value) return n.op == "const" and n.value == value end
-
--- Sums and products without the terms that are plain 0 and 1, so that emitted text has none.
-function expr.simplify(n)
+-- n with every node that has an entry in `by`, by its id, replaced.
+function expr.substitute(n, by, done)
+  done = done or {}
+  if by[n.id] then return by[n.id] end
   if not n[1] then return n end
-  local a, b = expr.simplify(n[1]), n[2] and expr.simplify(n[2])
-  if n.op == "add" then
-    if is_const(a, 0) then return b elseif is_const(b, 0) then return a end
-  elseif n.op == "sub" then
-    if is_const(b, 0) then return a elseif is_const(a, 0) then return make("neg", "number", b) end
-  elseif n.op == "mul" then
-    if is_const(a, 0) or is_const(b, 0) then return const(0) end
-    if is_const(a, 1) then return b elseif is_const(b, 1) then return a end
-  elseif n.op == "neg" then
-    if a.op == "neg" then return a[1] elseif a.op == "const" then return const(-a.value) end
+  if not done[n.id] then
+    local operands = {}
+    for i, child in ipairs(n) do operands[i] = expr.substitute(child, by, done) end
+    done[n.id] = expr.with(n, table.unpack(operands))
   end
-  return b and make(n.op, n.type, a, b) or make(n.op, n.type, a)
+  return done[n.id]
 end
 
--- n with every leaf "s" replaced by `by`.
-function expr.substitute_s(n, by)
-  if n.op == "s" then return by end
-  if not n[1] then return n end
-  local a, b = expr.substitute_s(n[1], by), n[2] and expr.substitute_s(n[2], by)
-  return b and make(n.op, n.type, a, b) or make(n.op, n.type, a)
-end
-
-local rules = {
-  const = function() return const(0) end,
-  q = function() return const(0) end,
-  k = function() return const(0) end,
-  s = function() return const(1) end,
-  neg = function(n, d) return make("neg", "number", d(n[1])) end,
-  add = function(n, d) return add(d(n[1]), d(n[2])) end,
-  sub = function(n, d) return subtract(d(n[1]), d(n[2])) end,
-  mul = function(n, d) return add(multiply(d(n[1]), n[2]), multiply(n[1], d(n[2]))) end,
-}
-
--- The derivative by s, simplified.
-function expr.derivative(n)
-  local function d(m) return rules[m.op](m, d) end
-  return expr.simplify(d(n))
-end
-
--- Whether the leaf `op` stands in n.
-function expr.depends(n, op)
-  if n.op == op then return true end
+-- A graph that contains itself, which only a file that reaches into nodes can make, has no value.
+local function refuse_cycles(n, above, done)
+  if above[n] then refuse("an expression contains itself") end
+  if done[n] then return end
+  above[n] = true
   for _, child in ipairs(n) do
-    if expr.depends(child, op) then return true end
+    if not is_node(child) then refuse("an operand of an expression was changed") end
+    refuse_cycles(child, above, done)
   end
-  return false
+  above[n], done[n] = nil, true
 end
 
--- n as cq * q + ck * k + c with whole coefficients, or nil when it is not of that form.
-function expr.linear(n)
-  if n.op == "const" then
-    return math.type(n.value) == "integer" and { q = 0, k = 0, c = n.value } or nil
-  elseif n.op == "q" then
-    return { q = 1, k = 0, c = 0 }
-  elseif n.op == "k" then
-    return { q = 0, k = 1, c = 0 }
-  elseif n.op == "neg" then
-    local a = expr.linear(n[1])
-    return a and { q = -a.q, k = -a.k, c = -a.c }
-  elseif n.op == "add" or n.op == "sub" then
-    local a, b = expr.linear(n[1]), expr.linear(n[2])
-    local sign = n.op == "add" and 1 or -1
-    return a and b and { q = a.q + sign * b.q, k = a.k + sign * b.k, c = a.c + sign * b.c }
+-- What a variant's function `what` returned, as a node of the kind that is wanted: "truth", or "real",
+-- which an integer becomes.
+function expr.returned(value, wanted, what)
+  if type(value) == "number" and wanted == "real" then return real(operand(value, what)) end
+  local is = is_node(value) and value.type
+  if not is or (is == "truth") ~= (wanted == "truth") then
+    local wanted_words = wanted == "truth" and "a truth" or "a number"
+    refuse(what .. " must return " .. wanted_words .. ", not " .. (kinds[is] or type(value)))
   end
+  refuse_cycles(value, {}, {})
+  return wanted == "real" and real(value) or value
 end
 
 return expr

@@ -6,39 +6,51 @@
 -- each pair. Bounds come from the keep expression, solved for the walked position. What cannot be
 -- solved is visited with the mask: never the opposite.
 
-local expr = require "expr"
+local expr, linear, simplify = require "expr", require "linear", require "simplify"
+local params, variant = require "params", require "variant"
+local text, postfix = require "expr_text", require "postfix"
 
 -- The keeps of all variants but `left_out`.
 local function conjunction(left_out)
   local all
   for _, name in ipairs(spec.variants) do
-    local variant = load_variant(name)
-    if variant.keep and name ~= left_out then
-      local keep = expr.check(variant.keep(expr.at), "truth", "variants/" .. name .. ".lua: keep")
-      all = all and all & keep or keep
+    local keep = load_variant(name).keep
+    if keep and name ~= left_out then
+      local kept = keep(variant.at, params.of[name])
+      all = all and expr.make("and", "truth", all, kept) or kept
     end
   end
   return all
 end
 
 local keep = conjunction()
+keep = keep and simplify.graph(keep)
+if keep and keep.op == "const" then -- a single one that is false is refused where it stands
+  if not keep.value then error("the masks of this spec keep no pair together", 0) end
+  keep = nil
+end
 
-local mask = { trivial = keep == nil }
+local mask = {
+  trivial = keep == nil, keep = keep,
+  -- Whether bounds of runs depend on conditions, and so on names.far.
+  conditional = keep ~= nil and expr.any(keep, function(n)
+    return n.type == "truth" and linear.uniform(n)
+  end),
+}
 
--- Whether the pair is kept, as a C expression over the positions that names gives for "q" and "k".
--- With names.seqlen_k, the C name of the length, keys past the end are not kept either.
+-- Whether the pair is kept, as a C expression over what names gives: see expr_text.lua. With
+-- names.seqlen_k, the C name of the length, keys past the end are not kept either.
 function mask.predicate(names)
-  if not names.seqlen_k or not mask.open_end then return (expr.text(keep, names, false)) end
-  local inside = string.format("%s < %s", names.k, names.seqlen_k)
-  if not keep then return inside end
-  local text, level = expr.text(keep, names, false)
-  return string.format(level < 2 and "%s && (%s)" or "%s && %s", inside, text)
+  local inside = names.seqlen_k and mask.open_end
+      and string.format("%s < %s", names.k, names.seqlen_k)
+  if not keep then return inside or "1" end
+  return inside and inside .. " && " .. text.inline(keep, names, 2) or (text.inline(keep, names))
 end
 
 -- For an oracle, which knows causal without being told by the file under test.
 function mask.postfix()
   local named = conjunction("causal")
-  return named and expr.postfix(named) or ""
+  return named and postfix(named) or ""
 end
 
 -- ---- Bounds ------------------------------------------------------------------------------------
@@ -47,9 +59,6 @@ end
 -- of a C expression, "" for none, and a number to be added.
 
 local everything, none = {}, { empty = true }
-
--- Constants further out than any position are left to the predicate: sums with them could overflow.
-local farthest = 1 << 40
 
 local function text_of(bound, extra)
   local constant = bound.plus + (extra or 0)
@@ -72,29 +81,38 @@ local function same(a, b)
   return a == b or a and b and a.base == b.base and a.plus == b.plus
 end
 
--- factor * name + constant, factor -1, 0 or 1.
-local function bound_of(factor, name, constant)
-  local sign = factor < 0 and "-" or ""
-  return { base = factor == 0 and "" or sign .. name, plus = constant }
+-- sign * (by * name + the sum's uniform terms + its constant), sign 1 or -1, by -1, 0 or 1.
+local function bound_of(sign, by, name, sum, names)
+  local base = by * sign == 0 and "" or (by * sign < 0 and "-" or "") .. name
+  for _, atom in ipairs(sum.atoms) do
+    local factor = atom.by * sign
+    local term = text.inline(atom.node, names, 6)
+    if math.abs(factor) ~= 1 then term = string.format("%d * %s", math.abs(factor), term) end
+    if base == "" then
+      base = factor < 0 and "-" .. term or term
+    else
+      base = base .. (factor < 0 and " - " or " + ") .. term
+    end
+  end
+  return { base = base, plus = sign * sum.c }
 end
 
--- coefficient * walked + other * fixed + c <= 0, for the fixed position at `fixed`, as an interval.
-local function half_line(coefficient, other, c, fixed)
-  if coefficient == 1 then return { high = bound_of(-other, fixed, -c) } end
-  return { low = bound_of(other, fixed, c) }
-end
-
--- One comparison linear <= 0: the pairs that may be kept and those surely kept, for fixed positions
--- first..last. Other forms than +-walked, +-fixed are left to the predicate.
-local function solve(linear, walked, fixed, first, last)
-  local coefficient, other, c = linear[walked], linear[fixed], linear.c
-  if math.abs(coefficient) ~= 1 or math.abs(other) > 1 or c < -farthest or c > farthest then
+-- One comparison sum <= 0: the pairs that may be kept and those surely kept, for the fixed positions
+-- of the walk. Other forms than +-walked, +-fixed are left to the predicate.
+local function solve(sum, walk)
+  local coefficient, other = sum[walk.walked], sum[walk.fixed]
+  if math.abs(coefficient) ~= 1 or math.abs(other) > 1 then
+    walk.unsolved = true
     return everything, none
   end
   -- The side is loosest where other * fixed is smallest.
-  local loose, tight = first, last
-  if other < 0 then loose, tight = last, first end
-  return half_line(coefficient, other, c, loose), half_line(coefficient, other, c, tight)
+  local loose, tight = walk.first, walk.last
+  if other < 0 then loose, tight = walk.last, walk.first end
+  local side = coefficient == 1 and "high" or "low"
+  local function half_line(fixed)
+    return { [side] = bound_of(-coefficient, other, fixed, sum, walk.names) }
+  end
+  return half_line(loose), half_line(tight)
 end
 
 local function both(a, b)
@@ -104,6 +122,7 @@ end
 
 -- An interval that holds a and b.
 local function hull(a, b)
+  if a.empty then return b elseif b.empty then return a end
   return { low = looser("min", a.low, b.low), high = looser("max", a.high, b.high) }
 end
 
@@ -114,45 +133,117 @@ local function part_of_union(a, b)
   return a
 end
 
-local function negated(linear, extra)
-  return { q = -linear.q, k = -linear.k, c = -linear.c + extra }
+-- ---- Conditions that are the same for all pairs -----------------------------------------------------
+
+local function chosen(condition, a, b)
+  return { base = string.format("(%s ? %s : %s)", condition, a, b), plus = 0 }
 end
 
-local function shifted(linear, extra)
-  return { q = linear.q, k = linear.k, c = linear.c + extra }
+-- a where the condition holds, else nothing: its low end is then past every position.
+local function only_if(condition, a, far)
+  if a.empty then return none end
+  local low = a.low and text_of(a.low) or "-" .. far
+  return { low = chosen(condition, low, far), high = a.high }
 end
 
--- possible, certain: intervals of the walked position.
-local function bounds(n, walk)
-  local function compare(linear)
-    return solve(linear, walk.walked, walk.fixed, walk.first, walk.last)
+-- Everything where the condition holds, else a.
+local function or_if(condition, a, far)
+  if a.empty then return only_if(condition, everything, far) end
+  return {
+    low = a.low and chosen(condition, "-" .. far, text_of(a.low)),
+    high = a.high and chosen(condition, far, text_of(a.high)),
+  }
+end
+
+local function condition_of(n, walk)
+  if not linear.uniform(n) then return nil end
+  return (text.inline(n, walk.names, 1))
+end
+
+local bounds
+
+local function bounds_of_two(n, walk)
+  local a, b = n[1], n[2]
+  local condition = condition_of(a, walk)
+  if not condition then
+    condition = condition_of(b, walk)
+    a, b = b, a
   end
-  if n.op == "and" or n.op == "or" then
-    local possible_a, certain_a = bounds(n[1], walk)
-    local possible_b, certain_b = bounds(n[2], walk)
-    if n.op == "and" then return both(possible_a, possible_b), both(certain_a, certain_b) end
-    return hull(possible_a, possible_b), part_of_union(certain_a, certain_b)
+  if condition then
+    local possible, certain = bounds(b, walk)
+    local apply = n.op == "and" and only_if or or_if
+    local far = walk.names.far or "far"
+    return apply(condition, possible, far), apply(condition, certain, far)
   end
-  local difference = expr.linear(n[1] - n[2])
-  if not difference then return everything, none end
-  if n.op == "le" then return compare(difference) end
-  if n.op == "lt" then return compare(shifted(difference, 1)) end
-  if n.op == "ge" then return compare(negated(difference, 0)) end
-  if n.op == "gt" then return compare(negated(difference, 1)) end
-  local possible_a, certain_a = compare(n.op == "eq" and difference or shifted(difference, 1))
-  local possible_b, certain_b = compare(negated(difference, n.op == "eq" and 0 or 1))
-  if n.op == "eq" then return both(possible_a, possible_b), both(certain_a, certain_b) end
+  local possible_a, certain_a = bounds(n[1], walk)
+  local possible_b, certain_b = bounds(n[2], walk)
+  if n.op == "and" then return both(possible_a, possible_b), both(certain_a, certain_b) end
   return hull(possible_a, possible_b), part_of_union(certain_a, certain_b)
 end
 
+local function truth(op, a, b) return simplify.make(op, "truth", a, b) end
+local function negation(n) return truth("not", n) end
+
+-- The same as and, or and comparisons, where it can be said so; nil where not.
+local function spelt_out(n)
+  if n.op == "select" then
+    return truth("or", truth("and", n[1], n[2]), truth("and", negation(n[1]), n[3]))
+  elseif n.op == "not" and (n[1].op == "and" or n[1].op == "or") then
+    local op = n[1].op == "and" and "or" or "and"
+    return truth(op, negation(n[1][1]), negation(n[1][2]))
+  elseif n.op == "not" and n[1].op == "select" then
+    return simplify.make("select", "truth", n[1][1], negation(n[1][2]), negation(n[1][3]))
+  end
+end
+
+-- possible, certain: intervals of the walked position.
+function bounds(n, walk)
+  local condition = condition_of(n, walk)
+  if condition then
+    local interval = only_if(condition, everything, walk.names.far or "far")
+    return interval, interval
+  end
+  if n.op == "and" or n.op == "or" then return bounds_of_two(n, walk) end
+  local other = spelt_out(n)
+  if other then return bounds(other, walk) end
+  local difference = n[2] and linear.difference(n[1], n[2])
+  if not difference then
+    walk.unsolved = true
+    return everything, none
+  end
+  local function compare(sign, extra) return solve(linear.shifted(difference, sign, extra), walk) end
+  if n.op == "le" then return compare(1, 0) end
+  if n.op == "lt" then return compare(1, 1) end
+  if n.op == "ge" then return compare(-1, 0) end
+  if n.op == "gt" then return compare(-1, 1) end
+  if n.op == "eq" then
+    local possible_le, certain_le = compare(1, 0)
+    local possible_ge, certain_ge = compare(-1, 0)
+    return both(possible_le, possible_ge), both(certain_le, certain_ge)
+  end
+  local _, certain = compare(1, 1) -- ne: less, or greater, which is not certain at once
+  walk.unsolved = true
+  return everything, certain
+end
+
+-- Names for bounds that are looked at and not written.
+local any_names = {
+  q = "q", k = "k", head = "head", batch = "batch", row = "row", lengths = "", parameters = "",
+  integer = "int", far = "far",
+  call = setmetatable({}, { __index = function(_, name) return name end }),
+}
+
 -- Whether a key past the end could be kept, so that a tile that holds such keys needs the mask: not
 -- when no kept key stands after its query.
-local function keeps_past_end()
-  local high = keep and bounds(keep, { walked = "k", fixed = "q", first = "q", last = "q" }).high
+local function keeps_past_end(n)
+  if not n then return true end
+  if n.op == "and" then return keeps_past_end(n[1]) and keeps_past_end(n[2]) end
+  local high = bounds(n, { walked = "k", fixed = "q", first = "q", last = "q",
+    names = any_names }).high
   return not (high and high.base == "q" and high.plus <= 0)
 end
 
-mask.open_end = keeps_past_end()
+mask.open_end = keeps_past_end(keep)
 
 -- ---- Runs of tiles -----------------------------------------------------------------------------
 -- All of this is written in indices of the walked axis; a tile that the length cuts short is judged
@@ -167,19 +258,24 @@ end
 -- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of
 -- the fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices
 -- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
--- an index. A target that holds tiles whole, with keys past the end in the last, says so for the
+-- an index; names: as for the predicate, and far, a number past every position. A target that holds tiles whole, with keys past the end in the last, says so for the
 -- mask to cover them: cut = true where keys are walked; where they are fixed, inside is the C name
 -- of "none is past the end". Gives setup (lines of C), runs of { from, to, masked }, each from the
--- end of the one before, and longest, "first" or "last": which fixed positions visit the most. With
--- ends_only, for whoever loads tiles but does not mask them, one run.
-function mask.runs(walk)
+-- end of the one before; longest, "first" or "last": which fixed positions visit the most; and
+-- unsolved: whether tiles of masked runs may be empty or full all the same, since not every
+-- comparison could be solved. With ends_only, for whoever loads tiles but does not mask them, one run.
+function mask.runs(given)
+  local walk = {}
+  for _, key in ipairs(sorted(given)) do walk[key] = given[key] end
+  walk.names = walk.names or {}
   local inside = mask.open_end and walk.inside
   if mask.trivial and not walk.cut and not inside then
     return { setup = "", runs = { { from = "0", to = walk.tiles, masked = false } } }
   end
   local setup, runs = {}, {}
   local function declare(name, format, ...)
-    setup[#setup + 1] = string.format("const %s %s = " .. format .. ";", walk.integer, name, ...)
+    local line = string.format("const %s %s = " .. format .. ";", walk.integer, name, ...)
+    setup[#setup + 1] = #line > 92 and text.wrap(line) or line
     return name
   end
   local function run(from, to, masked)
@@ -225,7 +321,8 @@ function mask.runs(walk)
     run(from, to, false)
     run(to, finish, true)
   end
-  return { setup = table.concat(setup, "\n"), runs = runs, longest = longest }
+  return { setup = table.concat(setup, "\n"), runs = runs, longest = longest,
+    unsolved = walk.unsolved }
 end
 
 return mask

@@ -1,46 +1,140 @@
--- score.lua: half of the seam between kernels and variants: what happens to a score.
--- Kernels ask for text; a spec whose variants leave scores alone gets none.
+-- score.lua: half of the seam between kernels and variants: what happens to a score, and what joins a
+-- row's sum. Kernels ask for text; a spec whose variants leave scores alone gets none.
 
-local expr = require "expr"
+local expr, linear, simplify = require "expr", require "linear", require "simplify"
+local params, variant = require "params", require "variant"
+local derivative, text, postfix = require "derivative", require "expr_text", require "postfix"
 
--- The score of all variants in the order named, over the leaf s; nil when none changes it.
+-- ---- What the variants say ------------------------------------------------------------------------
+
+local s = expr.symbol "s"
+
+-- The score of all variants in the order named, over the symbol s; nil when none changes it.
 local function compose()
   local composed
   for _, name in ipairs(spec.variants) do
-    local variant = load_variant(name)
-    if variant.score then
-      local step = expr.check(variant.score(expr.s, expr.at), "number",
-        "variants/" .. name .. ".lua: score")
-      composed = composed and expr.substitute_s(step, composed) or step
+    local score = load_variant(name).score
+    if score then
+      local step = score(s, variant.at, params.of[name])
+      composed = composed and expr.substitute(step, { [s.id] = composed }) or step
     end
   end
-  return composed and expr.simplify(composed)
+  return composed
 end
 
-local composed = compose()
-local derivative = composed and expr.derivative(composed)
+-- The logit that joins each row's sum, of the one variant that has one.
+local function find_sink()
+  local sink, of
+  for _, name in ipairs(spec.variants) do
+    local found = load_variant(name).sink
+    if found and sink then
+      error(string.format("variants: %s and %s both have a sink; a row's sum takes one", of, name), 0)
+    elseif found then
+      sink, of = found(variant.at, params.of[name]), name
+    end
+  end
+  return sink
+end
+
+local written, sink_written = compose(), find_sink()
+local composed = written and simplify.graph(written)
+local sink = sink_written and simplify.graph(sink_written)
+local by_s = composed and derivative(composed, s)
 
 local score = {
   identity = composed == nil,
   -- Whether text and derivative_text name the positions.
   needs_positions = composed ~= nil
-      and (expr.depends(composed, "q") or expr.depends(composed, "k")),
+      and (linear.depends(composed).q or linear.depends(composed).k or false),
   -- Whether d(score)/ds is 1 for every pair, so that backward needs no factor.
-  unit_derivative = composed == nil or derivative.op == "const" and derivative.value == 1,
+  unit_derivative = composed == nil or by_s.op == "const" and by_s.value == 1,
+  composed = composed, derivative = by_s, sink = sink,
 }
 
--- The new score as a C expression. names: C names of "s", "q", "k".
+-- ---- Gradients of parameters ------------------------------------------------------------------------
+
+-- The leaves and elements of n that belong to parameters with a gradient, each with n's derivative:
+-- { slot, node, derivative }, in slot order.
+local function gradients_of(n)
+  local found = {}
+  if not n then return found end
+  expr.each(n, function(m)
+    local slot = (m.op == "param" or m.op == "table") and params.slots[m.slot + 1]
+    if slot and slot.declared.grad then
+      found[#found + 1] = { slot = m.slot, node = m, derivative = derivative(n, m) }
+    end
+  end)
+  table.sort(found, function(a, b)
+    if a.slot ~= b.slot then return a.slot < b.slot end
+    return a.node.id < b.node.id
+  end)
+  return found
+end
+
+score.gradients, score.sink_gradients = gradients_of(composed), gradients_of(sink)
+
+-- How many of the former are no constants.
+score.factors = 0
+for _, g in ipairs(score.gradients) do
+  if g.derivative.op ~= "const" then score.factors = score.factors + 1 end
+end
+
+-- Slots that a backward kernel writes gradients of: all that are declared so.
+score.graded = {}
+for i, slot in ipairs(params.slots) do
+  if slot.declared.grad then score.graded[#score.graded + 1] = i - 1 end
+end
+
+-- Refuses what a target's kernels do not do; supported: names of what they do.
+function score.check(supported)
+  local function refuse_without(feature, what)
+    if supported[feature] then return end
+    unsupported(string.format("target %s: this version has no %s in a %s kernel", spec.target, what,
+      spec.pass))
+  end
+  if sink then refuse_without("sink", "sink") end
+  if spec.pass == "bwd" and #score.graded > 0 then
+    local slot = params.slots[score.graded[1] + 1]
+    refuse_without("gradients", "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
+  end
+end
+
+-- All that a kernel of this pass may write down, `also` too unless it is nil.
+function score.everything(also)
+  local all = { also }
+  local function take(n) all[#all + 1] = n end
+  if composed then take(composed) end
+  if sink then take(sink) end
+  if spec.pass ~= "bwd" then return all end
+  if composed then take(by_s) end
+  for _, list in ipairs { score.gradients, score.sink_gradients } do
+    for _, g in ipairs(list) do
+      take(g.node)
+      take(g.derivative)
+    end
+  end
+  return all
+end
+
+-- ---- Text -----------------------------------------------------------------------------------------
+
+-- The new score as a C expression; names: see expr_text.lua.
 function score.text(names)
-  return (expr.text(composed, names, true))
+  return (text.inline(composed, names))
 end
 
 -- d(new score) / d(old score) as a C expression over the old score.
 function score.derivative_text(names)
-  return (expr.text(derivative, names, true))
+  return (text.inline(by_s, names))
 end
 
+-- For an oracle.
 function score.postfix()
-  return composed and expr.postfix(composed) or ""
+  return written and postfix(written) or ""
+end
+
+function score.sink_postfix()
+  return sink_written and postfix(sink_written) or ""
 end
 
 return score

@@ -1,9 +1,17 @@
 % -- Attention backward on the processor: preprocess, one block a key tile, dQ's conversion.
 % local mask, score = require "mask", require "score"
+% local pairwise, gradients = require "cpu.pairwise", require "cpu.gradients"
 % local T = spec.dtype
-% local position = { q = "q_position", k = "k_position", s = "s[i * KEYS + j]" }
+% local q_here, k_here = "row_first + shift + i", "key_first + j"
 % local factor = not score.unit_derivative
+% local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
+%                          tile = tiles.queries, tiles = "query_tiles", length = "a->seqlen_q",
+%                          shift = "shift", integer = "long long", names = require "cpu.names" }
 % include "cpu/prelude.c.lua"
+% if walk.unsolved then
+
+%   include "cpu/tile_kept.c.lua"
+% end
 
 % include "cpu/preprocess.c.lua"
 
@@ -31,19 +39,7 @@ ops->matmul(s, KEYS, q, LD_QK, 1, k_t, KEYS, rows, keys, DIM_QK, 0);
 %   if masked or not score.identity then
 for (int i = 0; i < rows; ++i) {
   for (int j = 0; j < keys; ++j) {
-%     if masked or score.needs_positions then
-    const long long q_position = row_first + shift + i, k_position = key_first + j;
-%     end
-%     if factor then
-    ds_factor[i * KEYS + j] = ${score.derivative_text(position)};
-%     end
-%     if not score.identity then
-    s[i * KEYS + j] = ${score.text(position)};
-%     end
-%     if masked then
-    if (!(${mask.predicate(position)}))
-      s[i * KEYS + j] = MINUS_INFINITY;
-%     end
+    ${pairwise.statements { masked = masked, unsolved = walk.unsolved, q = q_here, k = k_here }}
   }
 }
 %   end
@@ -52,7 +48,22 @@ ops->matmul(dv, LD_V, s, 1, KEYS, dout, LD_V, keys, DIM_V, rows, 1);
 
 ops->matmul(ds, KEYS, dout, LD_V, 1, v_t, KEYS, rows, keys, DIM_V, 0);
 ops->score_gradient(ds, s, KEYS, rows, keys, a->d + row);
-%   if factor then
+%   if #score.gradients > 0 then
+%     if gradients.by_row ~= "" then
+${gradients.by_row}
+%     end
+for (int i = 0; i < rows; ++i) {
+  for (int j = 0; j < keys; ++j) {
+    const float gradient = ds[i * KEYS + j]; /* into the final score */
+    if (gradient == 0.0f)
+      continue;
+    ${gradients.statements { q = q_here, k = k_here }}
+%     if factor then
+    ds[i * KEYS + j] = gradient * ds_factor[i * KEYS + j];
+%     end
+  }
+}
+%   elseif factor then
 for (int i = 0; i < rows; ++i)
   for (int j = 0; j < keys; ++j)
     if (ds[i * KEYS + j] != 0.0f)
@@ -64,6 +75,9 @@ const int turn = (int)(member * query_tiles + tile + 1);
 if (key_tile > 0)
   ops->await(progress - 1, turn);
 ops->matmul(a->dq_sum + row * LD_QK, LD_QK, ds, KEYS, 1, k, LD_QK, rows, DIM_QK, keys, 1);
+%   if gradients.add_rows ~= "" then
+${gradients.add_rows}
+%   end
 ops->advance(progress, turn);
 % end
 void ${spec.name}_main(
@@ -82,6 +96,10 @@ void ${spec.name}_main(
 % if factor then
   float *ds_factor = dv + KEYS * LD_V; /* QUERIES x KEYS: d(final score) / d(raw score) */
 % end
+% for i, g in ipairs(pairwise.factors) do
+%   local before = i > 1 and pairwise.factors[i - 1].tile or factor and "ds_factor" or "dv"
+  float *${g.tile} = ${before} + KEYS * ${before == "dv" and "LD_V" or "QUERIES"}; /* QUERIES x KEYS */
+% end
 
   const long long head_kv = block->x, batch = block->y, key_tile = block->z;
   const long long key_first = key_tile * KEYS;
@@ -98,7 +116,7 @@ void ${spec.name}_main(
   ops->transpose(v_t, KEYS, dv, LD_V, keys, DIM_V);
   ops->zero(dk, (long long)sizeof(float) * KEYS * LD_QK);
   ops->zero(dv, (long long)sizeof(float) * KEYS * LD_V);
-% if not mask.trivial or score.needs_positions then
+% if not mask.trivial or score.needs_positions or gradients.positions then
 
   /* Positions are on the key axis: the last query stands at the last key. */
   const long long shift = a->seqlen_k - a->seqlen_q;
@@ -106,22 +124,33 @@ void ${spec.name}_main(
 % if not mask.trivial then
   const long long key_last = key_first + keys - 1;
 % end
-% local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
-%                          tile = tiles.queries, tiles = "query_tiles", length = "a->seqlen_q",
-%                          shift = "shift", integer = "long long" }
   ${walk.setup}
+% if gradients.by_block ~= "" then
+
+  ${gradients.by_block}
+% end
 
   for (int member = 0; member < GROUP; ++member) {
     const long long head = head_kv * GROUP + member;
     const element *q_head = rows_of(&a->q, batch, head);
     const element *dout_head = rows_of(&a->dout, batch, head);
+    ${gradients.by_head}
 % for _, run in ipairs(walk.runs) do
 
     for (long long tile = ${run.from}; tile < ${run.to}; ++tile) {
+%   if run.masked and walk.unsolved then
+      const long long first_of_tile = tile * QUERIES + shift;
+      const int kept = tile_kept(a, batch, head, first_of_tile,
+          min(first_of_tile + QUERIES, a->seqlen_k) - 1, key_first, key_last);
+      if (kept == NONE)
+        continue;
+%   end
       ${capture(query_tile, run.masked)}
     }
 % end
+    ${gradients.after_head}
   }
+  ${gradients.after_block}
 
   /* Later key tiles wait on this counter alone, so it ends only after those before it. */
   const int passed_all = 0x7fffffff;
@@ -148,3 +177,7 @@ void ${spec.name}_convert(
   block->ops->store_${T}(dq_rows, a->dq.stride_seq, a->dq_sum + row * LD_QK, LD_QK, rows, DIM_QK,
       a->softmax_scale);
 }
+% if #score.graded > 0 then
+
+%   include "cpu/gradients.c.lua"
+% end

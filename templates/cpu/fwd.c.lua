@@ -1,8 +1,17 @@
 % -- Attention forward on the processor: one block is one query tile of one head.
 % local mask, score = require "mask", require "score"
+% local text, pairwise = require "expr_text", require "cpu.pairwise"
 % local T = spec.dtype
-% local position = { q = "q_position", k = "k_position", s = "s[i * KEYS + j]" }
+% local position = require "cpu.names"
+% local q_here, k_here = "q_first + i", "tile * KEYS + j"
+% local walk = mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
+%                          tile = tiles.keys, tiles = "tiles", length = "a->seqlen_k",
+%                          integer = "long long", names = position }
 % include "cpu/prelude.c.lua"
+% if walk.unsolved then
+
+%   include "cpu/tile_kept.c.lua"
+% end
 
 /* Attention forward: O = softmax(S) V and LSE, S = softmax_scale * Q K^T, with the online softmax
  * (Milakov and Gimelshein, arXiv:1805.02867): row maxima, row sums and O are kept for the keys seen
@@ -20,16 +29,7 @@ ops->matmul(s, KEYS, q, LD_QK, 1, k_t, KEYS, rows, keys, DIM_QK, 0);
 %   if masked or not score.identity then
 for (int i = 0; i < rows; ++i) {
   for (int j = 0; j < keys; ++j) {
-%     if masked or score.needs_positions then
-    const long long q_position = q_first + i, k_position = tile * KEYS + j;
-%     end
-%     if not score.identity then
-    s[i * KEYS + j] = ${score.text(position)};
-%     end
-%     if masked then
-    if (!(${mask.predicate(position)}))
-      s[i * KEYS + j] = MINUS_INFINITY;
-%     end
+    ${pairwise.statements { masked = masked, unsolved = walk.unsolved, q = q_here, k = k_here }}
   }
 }
 %   end
@@ -60,8 +60,13 @@ void ${spec.name}_main(
   ops->load_${T}(q, LD_QK, q_rows, a->q.stride_seq, rows, DIM_QK, a->softmax_scale);
   ops->zero(o, (long long)sizeof(float) * QUERIES * LD_V);
   for (int i = 0; i < rows; ++i) {
+%   if score.sink then -- the sum's first term
+    row_max[i] = ${text.inline(score.sink, position)};
+    row_sum[i] = 1.0f;
+%   else
     row_max[i] = MINUS_INFINITY;
     row_sum[i] = 0.0f;
+%   end
   }
 % if not mask.trivial or score.needs_positions then
 
@@ -71,13 +76,16 @@ void ${spec.name}_main(
 % if not mask.trivial then
   const long long q_last = q_first + rows - 1;
 % end
-% local walk = mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
-%                          tile = tiles.keys, tiles = "tiles", length = "a->seqlen_k",
-%                          integer = "long long" }
   ${walk.setup}
 % for _, run in ipairs(walk.runs) do
 
   for (long long tile = ${run.from}; tile < ${run.to}; ++tile) {
+%   if run.masked and walk.unsolved then
+    const int kept = tile_kept(a, batch, head, q_first, q_last, tile * KEYS,
+        min(tile * KEYS + KEYS, a->seqlen_k) - 1);
+    if (kept == NONE)
+      continue;
+%   end
     ${capture(key_tile, run.masked)}
   }
 % end

@@ -21,9 +21,15 @@ enum {
 };
 
 #define MINUS_INFINITY (-1.0f / 0.0f)
+% if require("mask").conditional then
+#define FAR (1LL << 40) /* past every position */
+% end
 
 static inline long long min(long long a, long long b) { return a < b ? a : b; }
 static inline long long max(long long a, long long b) { return a > b ? a : b; }
+% if spec.pass ~= "pre" then
+%   include "cpu/functions.c.lua"
+% end
 
 /* The rows of one head of one batch entry. */
 static inline element *rows_of(const tensor *t, long long batch, long long head) {

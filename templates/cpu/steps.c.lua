@@ -25,6 +25,10 @@ static void *add_step(fa_plan *out, const char *entry, long long x, long long y,
   step->arg_bytes = arg_bytes;
   return step->args;
 }
+% include "parameters_steps.c.lua"
+% local params, score = require "params", require "score"
+% local has_params, graded = #params.slots > 0, spec.pass == "bwd" and score.graded or {}
+% local gradients = require "cpu.gradients"
 % if spec.pass == "fwd" then
 
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
@@ -44,6 +48,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   set_tensor(&a->o, &in->o);
   a->lse = in->lse;
   a->softmax_scale = in->softmax_scale;
+%   if has_params then
+  set_parameters(&a->p, in);
+%   end
 }
 % else
 
@@ -68,6 +75,23 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *d = add_part(out, in, "D", rows * 4);
   float *dq_sum = add_part(out, in, "dQ sum", rows * ${tiles.ld_qk} * 4);
   int *progress = add_part(out, in, "progress", in->batch * in->heads_kv * key_tiles * 4);
+%   if #graded > 0 then
+  const long long blocks = in->batch * in->heads_kv * key_tiles;
+  gradient_parts parts;
+%     for _, slot in ipairs(graded) do
+  const long long ${gradients.floats(slot)};
+%     end
+  float *gradients = add_part(out, in, "gradients of parameters", ${gradients.all_floats} * 4);
+%     local before = "gradients"
+%     for _, slot in ipairs(graded) do
+%       local field = params.slots[slot + 1].field
+  parts.${field} = ${before};
+%       before = string.format("parts.%s + %s_floats", field, field)
+%     end
+%     if score.sink then
+  float *dsink = ${before};
+%     end
+%   end
 
   preprocess_args *p = add_step(
       out, "${spec.name}_preprocess",
@@ -81,6 +105,12 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->d = d;
   p->dq_sum = dq_sum;
   p->progress = progress;
+%   for _, slot in ipairs(graded) do
+%     local of = params.slots[slot + 1]
+%     if of.declared.per == "q" then
+  p->${of.field} = parts.${of.field};
+%     end
+%   end
 %   if spec.pass == "bwd" then
 
   backward_args *b = add_step(
@@ -101,6 +131,12 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->dq_sum = dq_sum;
   b->progress = progress;
   b->softmax_scale = in->softmax_scale;
+%     if has_params then
+  set_parameters(&b->p, in);
+%     end
+%     if #graded > 0 then
+  b->parts = parts;
+%     end
 
   convert_args *c = add_step(
       out, "${spec.name}_convert",
@@ -110,6 +146,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
   c->softmax_scale = in->softmax_scale;
+%     if #graded > 0 then
+%       include "cpu/gradients_steps.c.lua"
+%     end
 %   end
 }
 % end

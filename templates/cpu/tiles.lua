@@ -13,7 +13,8 @@ local scratch = {
   bwd = keys * ld_qk + spec.dim_qk * keys + spec.dim_v * keys             -- k k_t v_t
       + queries * ld_qk + queries * ld_v + 2 * queries * keys             -- q dout s ds
       + keys * ld_qk + keys * ld_v                                        -- dk dv
-      + (score.unit_derivative and 0 or queries * keys),                  -- ds_factor
+      + (score.unit_derivative and 0 or queries * keys)                   -- ds_factor
+      + queries * keys * score.factors,                                   -- of gradients
   pre = 0,
 }
 
@@ -23,6 +24,7 @@ return {
   ld_qk = ld_qk,
   ld_v = ld_v,
   scratch_bytes = 4 * scratch[spec.pass],
+  supported = { sink = true, gradients = true },
   facts = {
     { name = "query tile", value = string.format("%d rows", queries),
       reason = "K and V tiles are loaded and converted once for this many rows" },

@@ -80,6 +80,14 @@ typedef struct fa_cpu_ops {
      returns when *counter >= value and then sees what was written before the matching advance. */
   void (*await)(const int *counter, int value);
   void (*advance)(int *counter, int value);
+
+  /* For expressions of variants. sigmoid = 1 / (1 + exp(-x)), mod = a - floor(a / b) * b. */
+  float (*exp)(float x);
+  float (*log)(float x);
+  float (*tanh)(float x);
+  float (*sigmoid)(float x);
+  float (*floor)(float x);
+  float (*mod)(float a, float b);
 } fa_cpu_ops;
 
 /* One block of the grid. Blocks start in ascending order of x + grid.x * (y + grid.y * z): a block

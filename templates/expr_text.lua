@@ -1,0 +1,235 @@
+-- expr_text.lua: expressions as C.
+--
+-- `names` says what a kernel calls things: q, k (positions), s, head, batch, row (the query's index);
+-- lengths and parameters, what stands before the name of a length and of a parameter ("a->",
+-- "a->p."); integer, the C type of integers; call, the C function for an operation without a sign.
+-- A kernel that lacks a name cannot be asked for what needs it: the spec is refused.
+
+local expr, params, range = require "expr", require "params", require "range"
+
+local text = {}
+
+-- ---- Numbers ------------------------------------------------------------------------------------
+
+local function constant(n)
+  if n.type == "truth" then return n.value and "1" or "0" end
+  if n.type == "int" then return string.format("%d", n.value) end
+  local digits = string.format("%.9g", n.value)
+  if not digits:find("[.en]") then digits = digits .. ".0" end
+  return digits .. "f"
+end
+
+-- ---- Leaves -------------------------------------------------------------------------------------
+
+local function named(names, name, what)
+  return names[name] or unsupported(string.format("target %s: this version has no %s in a %s kernel",
+    spec.target, what, spec.pass))
+end
+
+local function parameters(names, slot)
+  return named(names, "parameters", "parameters of variants (" .. slot.variant .. "." .. slot.name
+    .. ")") .. slot.field
+end
+
+-- The C expression of a length: "seqlen_q", "heads_kv".
+function text.length(names, name)
+  return names[name] or named(names, "lengths", "at." .. name) .. name
+end
+
+local function element(n, names)
+  local slot = params.slots[n.slot + 1]
+  local base, per = parameters(names, slot), slot.declared.per
+  if per == "head" then return base .. "[" .. named(names, "head", "at.head") .. "]" end
+  if not per then return base end
+  local index = per == "q" and named(names, "row", "parameters of queries") or names.k
+  return string.format("%s[%s * %s + %s]", base, named(names, "batch", "at.batch"),
+    text.length(names, "seqlen_" .. per), index)
+end
+
+-- The element of a sized table at an index that may be past its ends.
+local function indexed(n, names, index)
+  local slot = params.slots[n.slot + 1]
+  local base = parameters(names, slot)
+  local within = string.format("within(%s, %s_length)", index, base)
+  if slot.declared.per then
+    return string.format("%s[%s * %s_length + %s]", base, named(names, "head", "at.head"), base,
+      within)
+  end
+  return base .. "[" .. within .. "]"
+end
+
+local function leaf(n, names)
+  if n.op == "param" then return element(n, names), 8 end
+  if n.op == "length" then return parameters(names, params.slots[n.slot + 1]) .. "_length", 8 end
+  if n.name == "q" or n.name == "k" or n.name == "s" then
+    return names[n.name], n.name == "s" and 8 or 7
+  elseif n.name == "head" or n.name == "batch" then
+    return named(names, n.name, "at." .. n.name), 7
+  end
+  return text.length(names, n.name), 7
+end
+
+-- ---- Operations ---------------------------------------------------------------------------------
+
+-- C spelling and precedence, higher binds tighter.
+local spelling = {
+  ["or"] = { "||", 1 }, ["and"] = { "&&", 2 }, eq = { "==", 3 }, ne = { "!=", 3 },
+  lt = { "<", 4 }, le = { "<=", 4 }, gt = { ">", 4 }, ge = { ">=", 4 },
+  add = { "+", 5 }, sub = { "-", 5 }, mul = { "*", 6 }, div = { "/", 6 },
+  idiv = { "/", 6 }, mod = { "%", 6 },
+}
+
+-- C's / and % round to 0, which is down where nothing is negative.
+local function never_negative(n) return n.type == "int" and range.of(n)[1] >= 0 end
+
+local function has_sign(n)
+  if not spelling[n.op] then return false end
+  return n.op ~= "idiv" and n.op ~= "mod" or never_negative(n[1]) and never_negative(n[2])
+end
+
+-- The name of the function behind an operation that C has no sign for; integer forms have their own.
+function text.function_of(n)
+  if n.op == "table" then return "within" end
+  if has_sign(n) or n.op == "neg" or n.op == "not" or n.op == "real" or n.op == "select"
+    or not n[1] then
+    return nil
+  end
+  if n.type == "int" then return n.op .. "_int" end
+  return n.op == "idiv" and "floor" or n.op -- floor(a / b)
+end
+
+-- Elements of i32 tables are narrower than the integers they are reckoned with.
+local function widened(n, names, result)
+  local narrow = n.op == "table" or n.op == "param" and params.slots[n.slot + 1].declared.per
+  if not narrow or n.type ~= "int" or names.integer == "int" then return result, 8 end
+  return "(" .. names.integer .. ")" .. result, 7
+end
+
+-- The text of n; second result: its precedence. `known` holds names of terms that have one.
+local function write(n, names, known, least)
+  local result, level
+
+  local function below(child, wanted)
+    local inner, inner_level = write(child, names, known, 0)
+    if n.type == "int" and n.op ~= "select" then
+      if child.op == "table" or child.op == "param" then
+        inner, inner_level = widened(child, names, inner)
+      end
+    end
+    return inner_level < wanted and "(" .. inner .. ")" or inner
+  end
+
+  local called = text.function_of(n)
+  if known[n.id] then
+    result, level = known[n.id], 8
+  elseif n.op == "const" then
+    result = constant(n)
+    level = n.type ~= "truth" and n.value < 0 and 6 or 8
+  elseif n.op == "table" then
+    result, level = indexed(n, names, below(n[1], 0)), 8
+  elseif not n[1] then
+    result, level = leaf(n, names)
+  elseif called then
+    local calls = named(names, "call", called .. " of variants")
+    local arguments = n.op == "idiv" and n.type == "real" and below(n[1], 6) .. " / " .. below(n[2], 7)
+        or below(n[1], 0) .. (n[2] and ", " .. below(n[2], 0) or "")
+    result, level = named(calls, called, called .. " of variants") .. "(" .. arguments .. ")", 8
+  elseif n.op == "neg" then -- two signs in a row would be a decrement
+    result, level = "-" .. below(n[1], n[1].op == "neg" and 8 or 7), 7
+  elseif n.op == "not" then
+    result, level = "!" .. below(n[1], 8), 7
+  elseif n.op == "real" then
+    result, level = "(float)" .. below(n[1], 7), 7
+  elseif n.op == "select" then
+    result = below(n[1], 1) .. " ? " .. below(n[2], 1) .. " : " .. below(n[3], 1)
+    level = 0
+  else
+    local sign, precedence = spelling[n.op][1], spelling[n.op][2]
+    -- && inside || is grouped as compilers advise; the right side of - needs more than its own
+    -- level.
+    local inner = n.op == "or" and 3 or precedence
+    result = below(n[1], inner) .. " " .. sign .. " " .. below(n[2], inner + 1)
+    level = precedence
+  end
+  if level < least then result, level = "(" .. result .. ")", 8 end
+  return result, level
+end
+
+-- The text of a node as one C expression, and its precedence. least: the precedence it must have.
+function text.inline(n, names, least)
+  return write(n, names, {}, least or 0)
+end
+
+-- A statement of C, broken at blanks where it is longer than a line should be.
+function text.wrap(statement)
+  local most, lines, line = 84, {}, ""
+  for word in statement:gmatch "%S+" do
+    if line ~= "" and #line + 1 + #word > most then
+      lines[#lines + 1] = line
+      line = "   "
+    end
+    line = line == "" and word or line .. " " .. word
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+-- ---- Shared terms --------------------------------------------------------------------------------
+
+local cheap = { const = true, symbol = true, param = true, length = true }
+
+local function worth_a_name(n)
+  if cheap[n.op] then return false end
+  return not ((n.op == "real" or n.op == "neg") and cheap[n[1].op])
+end
+
+local function count_uses(roots)
+  local uses, order = {}, {}
+  local function use(n)
+    uses[n.id] = (uses[n.id] or 0) + 1
+    if uses[n.id] > 1 then return end
+    for _, child in ipairs(n) do use(child) end
+    order[#order + 1] = n
+  end
+  for _, root in ipairs(roots) do use(root) end
+  return uses, order
+end
+
+local function c_type(n, names)
+  return n.type == "real" and "float" or n.type == "int" and names.integer or "int"
+end
+
+-- The texts of several nodes that are needed together, in order, and the lines that must stand before
+-- them: a named constant for each term that is used more than once.
+function text.together(roots, names)
+  local uses, order = count_uses(roots)
+  local lines, known, numbers = {}, {}, {}
+  for _, n in ipairs(order) do
+    if uses[n.id] > 1 and worth_a_name(n) then
+      numbers[n.op] = (numbers[n.op] or 0) + 1
+      local name = n.op .. "_" .. numbers[n.op]
+      lines[#lines + 1] = text.wrap(string.format("const %s %s = %s;", c_type(n, names), name,
+        (write(n, names, known, 0))))
+      known[n.id] = name
+    end
+  end
+  local texts = {}
+  for i, root in ipairs(roots) do texts[i] = write(root, names, known, 0) end
+  return texts, table.concat(lines, "\n")
+end
+
+-- ---- Functions ------------------------------------------------------------------------------------
+
+-- Which functions of `call` some nodes need, by name.
+function text.functions_of(roots)
+  local needed = {}
+  for _, root in ipairs(roots) do
+    expr.each(root, function(n)
+      local called = text.function_of(n)
+      if called then needed[called] = true end
+    end)
+  end
+  return needed
+end
+
+return text
