@@ -258,12 +258,16 @@ end
 -- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of
 -- the fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices
 -- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
--- an index; names: as for the predicate, and far, a number past every position. A target that holds tiles whole, with keys past the end in the last, says so for the
--- mask to cover them: cut = true where keys are walked; where they are fixed, inside is the C name
--- of "none is past the end". Gives setup (lines of C), runs of { from, to, masked }, each from the
--- end of the one before; longest, "first" or "last": which fixed positions visit the most; and
--- unsolved: whether tiles of masked runs may be empty or full all the same, since not every
--- comparison could be solved. With ends_only, for whoever loads tiles but does not mask them, one run.
+-- an index; names: as for the predicate, and far, a number past every position. A target that holds
+-- tiles whole, with keys past the end in the last, says so for the mask to cover them: cut = true
+-- where keys are walked; where they are fixed, inside is the C name of "none is past the end". Gives
+--   setup     lines of C
+--   runs      { from, to, masked }, each from the end of the one before
+--   longest   "first" or "last": which fixed positions visit the most
+--   unsolved  whether tiles of masked runs may be empty or full all the same, since not every
+--             comparison could be solved
+--   by_head   whether setup names the query head
+-- With ends_only, for whoever loads tiles but does not mask them, there is one run.
 function mask.runs(given)
   local walk = {}
   for _, key in ipairs(sorted(given)) do walk[key] = given[key] end
@@ -321,8 +325,9 @@ function mask.runs(given)
     run(from, to, false)
     run(to, finish, true)
   end
-  return { setup = table.concat(setup, "\n"), runs = runs, longest = longest,
-    unsolved = walk.unsolved }
+  local lines = table.concat(setup, "\n")
+  return { setup = lines, runs = runs, longest = longest, unsolved = walk.unsolved,
+    by_head = walk.names.head and lines:find("%f[%w_]" .. walk.names.head .. "%f[^%w_]") ~= nil }
 end
 
 return mask

@@ -85,6 +85,10 @@ for i, slot in ipairs(params.slots) do
   if slot.declared.grad then score.graded[#score.graded + 1] = i - 1 end
 end
 
+-- Whether the scores have a part in the gradient of a slot; the others' come from the sink, or are 0.
+score.moved_by = {}
+for _, g in ipairs(score.gradients) do score.moved_by[g.slot] = true end
+
 -- Refuses what a target's kernels do not do; supported: names of what they do.
 function score.check(supported)
   local function refuse_without(feature, what)
