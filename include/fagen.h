@@ -189,7 +189,8 @@ FA_API fa_status fa_check(const fa_spec *spec, char *reason, size_t bytes);
    data + b * stride_batch + i * stride_seq + h * stride_head + c, in elements.
    Inputs may overlap each other and repeat by strides of 0. An output overlaps nothing, itself
    included. data is aligned to its element; for 16-bit types on a GPU to 16 bytes, with strides
-   that are multiples of 8. data may be NULL when the tensor has no elements. */
+   that are multiples of 8 (and below 2^39 on sm90). data may be NULL when the tensor has no
+   elements. */
 typedef struct fa_tensor {
   void *data;
   int64_t stride_batch, stride_seq, stride_head;
@@ -260,7 +261,8 @@ typedef struct fa_args {
   size_t num_params;
 
   /* Workspace: aligned to 256 bytes, never needs clearing, may be used again in stream order.
-     NULL: fa_forward and fa_backward bring their own; fa_launch gives FA_INVALID and the bytes. */
+     NULL: fa_forward and fa_backward bring their own, of which a context on a GPU keeps up to 256
+     MiB between calls; fa_launch gives FA_INVALID and the bytes. */
   void *workspace;
   size_t workspace_size;
   size_t workspace_limit; /* 0 = none; else the plan works in sections to stay below, or says so */

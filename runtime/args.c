@@ -58,6 +58,23 @@ static fa_status take_scale(float *out, const fa_kernel *kernel, float scale) {
   return FA_OK;
 }
 
+/* Kernels of sm90 count rows, and tiles of 64 rows of all heads, in 31 bits. */
+static fa_status check_tiles(const fa_kernel *kernel, const fa_args *args) {
+  const int q_longer = args->seqlen_q > args->seqlen_k;
+  const int64_t longest = q_longer ? args->seqlen_q : args->seqlen_k;
+  const int64_t most = INT32_MAX - 255; /* a tile that the last row begins ends within 31 bits */
+  const double tiles = (double)args->batch * (double)args->heads_q * (double)(longest / 64 + 1);
+  if (kernel->spec.target != FA_TARGET_SM90) return FA_OK;
+  if (longest > most)
+    return fail(FA_INVALID, "%s: %lld; must be at most %lld on sm90",
+                q_longer ? "seqlen_q" : "seqlen_k", (long long)longest, (long long)most);
+  if (tiles > (double)most)
+    return fail(FA_INVALID,
+                "batch * heads_q * seqlen: %.3g tiles of 64 rows; must be at most %lld on sm90",
+                tiles, (long long)most);
+  return FA_OK;
+}
+
 fa_status args_take_sizes(fa_problem *out, fa_plan_param *params, const fa_kernel *kernel,
                           const fa_args *args) {
   memset(out, 0, sizeof *out);
@@ -68,6 +85,7 @@ fa_status args_take_sizes(fa_problem *out, fa_plan_param *params, const fa_kerne
   if (!status) status = check_size("seqlen_k", args->seqlen_k);
   if (!status) status = check_heads(kernel, args);
   if (!status) status = check_selection(kernel, args);
+  if (!status) status = check_tiles(kernel, args);
   if (!status) status = take_scale(&out->softmax_scale, kernel, args->softmax_scale);
   /* Elements of the largest dense tensor, times 4 bytes, must be countable. */
   double rows = (double)args->batch * (double)args->heads_q *
@@ -113,13 +131,33 @@ static int is_empty(const operand *o) {
   return !o->batch || !o->seqlen || !o->heads;
 }
 
-/* unit: elements that a stride is a multiple of. */
-static fa_status check_stride(const operand *o, const char *field, int64_t stride, int64_t unit) {
+/* What a kernel asks of strides, in elements. */
+typedef struct stride_rules {
+  int64_t unit; /* they are multiples of it */
+  int64_t most; /* where there is more than one index */
+} stride_rules;
+
+enum { TMA_STRIDE_BITS = 40 }; /* of bytes: how the kernels of sm90 move 16-bit tensors */
+
+static stride_rules rules_of(const operand *o, const fa_kernel *kernel) {
+  const int vector_bytes = kernel->context->backend->vector_bytes;
+  const int vectors = o->bytes == 2 && vector_bytes > 2;
+  stride_rules rules = {.unit = vectors ? vector_bytes / o->bytes : 1, .most = INT64_MAX};
+  if (vectors && kernel->spec.target == FA_TARGET_SM90)
+    rules.most = ((int64_t)1 << TMA_STRIDE_BITS) / o->bytes - rules.unit;
+  return rules;
+}
+
+static fa_status check_stride(const operand *o, const char *field, int64_t stride, int64_t extent,
+                              const stride_rules *rules) {
   if (stride < 0)
     return fail(FA_INVALID, "%s.%s: %lld; must be 0 or more", o->name, field, (long long)stride);
-  if (stride % unit)
+  if (stride % rules->unit)
     return fail(FA_INVALID, "%s.%s: %lld; must be a multiple of %lld elements", o->name, field,
-                (long long)stride, (long long)unit);
+                (long long)stride, (long long)rules->unit);
+  if (extent > 1 && stride > rules->most)
+    return fail(FA_INVALID, "%s.%s: %lld; must be at most %lld elements on sm90", o->name, field,
+                (long long)stride, (long long)rules->most);
   return FA_OK;
 }
 
@@ -154,21 +192,19 @@ static fa_status check_address(const operand *o, const fa_context *context, int6
   return context->backend->check_memory(context, o->name, data);
 }
 
-static fa_status check_operand(operand *o, const fa_context *context) {
-  const int vectors = o->bytes == 2 && context->backend->vector_bytes > 2;
-  const int64_t alignment = vectors ? context->backend->vector_bytes : o->bytes;
-  const int64_t unit = alignment / o->bytes;
-  fa_status status = check_stride(o, "stride_batch", o->tensor->stride_batch, unit);
-  if (!status) status = check_stride(o, "stride_seq", o->tensor->stride_seq, unit);
-  if (!status) status = check_stride(o, "stride_head", o->tensor->stride_head, unit);
+static fa_status check_operand(operand *o, const fa_kernel *kernel) {
+  const stride_rules rules = rules_of(o, kernel);
+  const fa_tensor *t = o->tensor;
+  fa_status status = check_stride(o, "stride_batch", t->stride_batch, o->batch, &rules);
+  if (!status) status = check_stride(o, "stride_seq", t->stride_seq, o->seqlen, &rules);
+  if (!status) status = check_stride(o, "stride_head", t->stride_head, o->heads, &rules);
   if (status || is_empty(o)) return status;
-  status = check_address(o, context, alignment);
+  status = check_address(o, kernel->context, rules.unit * o->bytes);
   if (!status) status = place_operand(o);
   if (!status && o->output && overlap_self(&o->at))
-    status = fail(FA_INVALID,
-                  "%s: strides %lld %lld %lld let its own elements overlap; an output may not",
-                  o->name, (long long)o->tensor->stride_batch, (long long)o->tensor->stride_seq,
-                  (long long)o->tensor->stride_head);
+    status = fail(
+        FA_INVALID, "%s: strides %lld %lld %lld let its own elements overlap; an output may not",
+        o->name, (long long)t->stride_batch, (long long)t->stride_seq, (long long)t->stride_head);
   return status;
 }
 
@@ -261,8 +297,7 @@ fa_status args_take_tensors(fa_problem *problem, const fa_kernel *kernel, const 
   add_parameters(&list, problem, kernel);
   add_workspace(&list, args, &workspace);
   fa_status status = parameters_complete(kernel, args);
-  for (int i = 0; !status && i < list.count; ++i)
-    status = check_operand(&list.items[i], kernel->context);
+  for (int i = 0; !status && i < list.count; ++i) status = check_operand(&list.items[i], kernel);
   if (!status) status = check_overlaps(&list);
   for (int i = 0; i < list.count; ++i) {
     fa_plan_tensor *to = list.items[i].to;

@@ -89,10 +89,24 @@ static void read_report(cubin_entry *entry, const char *log) {
   entry->shared_bytes = atoi(shared);
 }
 
+/* Reads "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ...
+   in the function 'NAME'": the last of an entry's. */
+static void read_warnings(cubin_entry *entry, const char *log) {
+  char title[CUBIN_NAME + 4], line[1024];
+  snprintf(title, sizeof title, "'%s'", entry->name);
+  for (const char *at = log; (at = strstr(at, "(C75")); ++at) {
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+    if (strstr(line, title)) entry->serialised = atoi(line + 2);
+  }
+}
+
 fa_status cubin_read_entries(cubin *of, const char *log) {
   of->num_entries = 0;
   fa_status status = find_entries(of);
-  for (int i = 0; !status && i < of->num_entries; ++i) read_report(&of->entries[i], log);
+  for (int i = 0; !status && i < of->num_entries; ++i) {
+    read_report(&of->entries[i], log);
+    read_warnings(&of->entries[i], log);
+  }
   return status;
 }
 
@@ -105,8 +119,8 @@ char *cubin_print_entries(const cubin *of) {
   if (!out) return NULL;
   for (int i = 0; i < of->num_entries; ++i) {
     const cubin_entry *entry = &of->entries[i];
-    fprintf(out, "%s %d registers %d shared %d spill\n", entry->name, entry->registers,
-            entry->shared_bytes, entry->spill_bytes);
+    fprintf(out, "%s %d registers %d shared %d spill %d serialised\n", entry->name,
+            entry->registers, entry->shared_bytes, entry->spill_bytes, entry->serialised);
   }
   fclose(out);
   return text;
@@ -118,8 +132,8 @@ int cubin_parse_entries(cubin *to, const char *text) {
     cubin_entry *entry = &to->entries[to->num_entries];
     int used = 0;
     _Static_assert(CUBIN_NAME == 288, "the width below");
-    sscanf(text, "%287s %d registers %d shared %d spill\n%n", entry->name, &entry->registers,
-           &entry->shared_bytes, &entry->spill_bytes, &used);
+    sscanf(text, "%287s %d registers %d shared %d spill %d serialised\n%n", entry->name,
+           &entry->registers, &entry->shared_bytes, &entry->spill_bytes, &entry->serialised, &used);
     if (!used) return 0;
     text += used;
     ++to->num_entries;

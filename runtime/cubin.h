@@ -11,6 +11,7 @@ typedef struct cubin_entry {
   int registers;    /* a thread; 0 when the compiler did not say */
   int shared_bytes; /* static, a block */
   int spill_bytes;  /* stored and loaded, a thread */
+  int serialised;   /* number of ptxas' warning of wgmma products one by one, as 7510; 0: none */
 } cubin_entry;
 
 typedef struct cubin {

@@ -11,11 +11,12 @@ typedef struct cuda_device {
   const driver *cu;
   CUcontext current; /* the driver's context */
   CUdevice ordinal;
-  int retained;     /* whether `current` is the device's primary context, held by us */
-  int arch;         /* of the specs that it runs */
-  int shared_bytes; /* the most a block can have */
-  int has_pools;    /* whether memory can be taken in stream order */
-  unsigned sm90;    /* bit of a pass: there are sm90 templates for it */
+  int retained;      /* whether `current` is the device's primary context, held by us */
+  int arch;          /* of the specs that it runs */
+  int shared_bytes;  /* the most a block can have */
+  int has_pools;     /* whether memory can be taken in stream order */
+  CUmemoryPool pool; /* of workspaces; NULL without has_pools */
+  unsigned sm90;     /* bit of a pass: there are sm90 templates for it */
   cuda_tools tools;
 } cuda_device;
 

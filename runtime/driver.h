@@ -12,6 +12,7 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
 enum {
   CUDA_ERROR_OUT_OF_MEMORY = 2,
@@ -34,6 +35,10 @@ enum {
   CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
   CU_MEMORYTYPE_DEVICE = 2,
+
+  CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
 
   CU_STREAM_CAPTURE_STATUS_NONE = 0,
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
@@ -86,6 +91,19 @@ typedef struct CUtensorMap {
   _Alignas(128) unsigned long long opaque[16];
 } CUtensorMap;
 
+typedef struct CUmemLocation {
+  int type, id;
+} CUmemLocation;
+
+typedef struct CUmemPoolProps {
+  int allocType, handleTypes;
+  CUmemLocation location;
+  void *win32SecurityAttributes;
+  size_t maxSize;
+  unsigned short usage;
+  unsigned char reserved[54];
+} CUmemPoolProps;
+
 /* Member, exported symbol, parameters. The symbol carries the version of the interface. */
 #define DRIVER_FUNCTIONS(X)                                                                        \
   X(Init, "cuInit", (unsigned flags))                                                              \
@@ -115,7 +133,11 @@ typedef struct CUtensorMap {
      int interleave, int swizzle, int l2_promotion, int oob_fill))                                 \
   X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))                              \
   X(MemFree, "cuMemFree_v2", (CUdeviceptr address))                                                \
-  X(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * address, size_t bytes, CUstream stream))      \
+  X(MemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *properties))     \
+  X(MemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                       \
+  X(MemPoolSetAttribute, "cuMemPoolSetAttribute", (CUmemoryPool pool, int attribute, void *value)) \
+  X(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                              \
+    (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream))                     \
   X(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr address, CUstream stream))                        \
   X(MemcpyAsync, "cuMemcpyAsync",                                                                  \
     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                             \

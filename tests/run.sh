@@ -22,6 +22,7 @@ run() { # folder, ctest options
 }
 
 mkdir -p build
+source tests/gpu/tools.sh
 echo "== Sanitized build (address, undefined)"
 build build/sanitized -DFAGEN_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1
 run build/sanitized -LE "slow|gpu"

@@ -3,8 +3,14 @@
     o, lse = fagen.forward(q, k, v, causal=True)
     dq, dk, dv = fagen.backward(do, q, k, v, o, lse, causal=True)
 
+    o, lse = fagen.forward(q, k, v, variants=["softcap"], params={"softcap.cap": 30.0})
+    dq, dk, dv, dparams = fagen.backward(do, q, k, v, o, lse, variants=["rows"], params=tables)
+
 q, o: batch x seqlen_q x heads_q x dim; k, v: batch x seqlen_k x heads_kv x dim, any strides with a last
 stride of 1, on the processor (f16, bf16, f32) or on a GPU (f16, bf16). lse: batch x heads_q x seqlen_q, f32.
+Variants act in the order given. params: by "variant.name", a number or 0-dimensional tensor for a scalar, a
+contiguous float32 or int32 tensor on q's device for a table. If some have gradients, backward returns these
+as well: a dict of float32 tensors by the same names, each shaped as what was given.
 The library is $FAGEN_LIBRARY, else build/libfagen.so of this source tree, else the loader's libfagen.so.0.
 """
 
@@ -20,9 +26,11 @@ _DTYPES = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3}
 _TARGETS = {None: 0, "cpu": 1, "sm80": 2, "sm90": 3}
 _CPU, _CUDA = 1, 2
 _FWD, _BWD = 1, 3
+_OK, _INVALID = 0, 10
 
 
 target = None  # which kernels to use, one of _TARGETS; None: the library's choice
+template_dir = None  # a folder of templates that come before the library's own
 
 
 class Error(RuntimeError):
@@ -86,13 +94,14 @@ def _need(status):
 
 
 def _context(device):
-    """The context of a torch device, made once."""
-    key = ("cuda", device.index) if device.type == "cuda" else ("cpu", 0)
+    """The context of a torch device and a folder of templates, made once."""
+    key = (*(("cuda", device.index) if device.type == "cuda" else ("cpu", 0)), template_dir)
     with _contexts_lock:
         if key not in _contexts:
             options = _Options(size=ctypes.sizeof(_Options))
             options.backend = _CUDA if key[0] == "cuda" else _CPU
             options.device = key[1] + 1 if key[0] == "cuda" else 0
+            options.template_dir = str(template_dir).encode() if template_dir else None
             context = _PTR()
             _need(_library.fa_context_create(ctypes.byref(context), ctypes.byref(options)))
             _contexts[key] = context
@@ -120,17 +129,29 @@ def _rows(name, t, q):
     return t.data_ptr()
 
 
-def _params(params):
+def _names(variants):
+    return variants if isinstance(variants, str) else " ".join(variants)
+
+
+def _params(params, device):
     """Scalars by value and tables by address, by name: {"softcap.cap": 30.0}."""
     items = []
     for name, value in (params or {}).items():
         item = _Param(name=name.encode())
-        if isinstance(value, torch.Tensor):
-            item.data, item.length = value.data_ptr(), value.numel()
-        else:
+        if not isinstance(value, torch.Tensor):
             item.value = value
+        elif value.dim() == 0:
+            item.value = value.item()
+        else:
+            item.data, item.length = _table(name, value, device), value.numel()
         items.append(item)
     return (_Param * len(items))(*items)
+
+
+def _table(name, t, device):
+    if t.dtype not in (torch.float32, torch.int32) or t.device != device or not t.is_contiguous():
+        raise ValueError(f"{name}: {t.dtype} on {t.device}; must be contiguous float32 or int32 on {device}")
+    return t.data_ptr()
 
 
 def _args(q, k, v, causal, softmax_scale, variants, params):
@@ -143,11 +164,11 @@ def _args(q, k, v, causal, softmax_scale, variants, params):
     args = _Args(size=ctypes.sizeof(_Args), batch=batch, heads_q=heads_q, heads_kv=heads_kv,
                  seqlen_q=seqlen_q, seqlen_k=seqlen_k, softmax_scale=softmax_scale or 0.0,
                  dtype=_DTYPES[q.dtype], dim_qk=dim, dim_v=v.shape[3], causal=int(causal),
-                 variants=" ".join(variants).encode())
+                 variants=_names(variants).encode())
     args.q = _tensor("q", q, q, q.shape)
     args.k = _tensor("k", k, q, (batch, seqlen_k, heads_kv, dim))
     args.v = _tensor("v", v, q, (batch, seqlen_k, heads_kv, v.shape[3]))
-    args.params = _params(params)
+    args.params = _params(params, q.device)
     args.num_params = len(params or {})
     return args
 
@@ -165,15 +186,48 @@ def _kernel(which, args, device):
     return kernel
 
 
-def _run(which, args, device):
+def _run(kernel, args, device):
     """Launches with a workspace from PyTorch's own allocator, which graphs and streams know."""
-    kernel, bytes_ = _kernel(which, args, device), _SIZE()
+    bytes_ = _SIZE()
     _need(_library.fa_workspace_size(ctypes.byref(bytes_), kernel, ctypes.byref(args)))
     if bytes_.value:
         memory = torch.empty(bytes_.value + 256, dtype=torch.uint8, device=device)
         args.workspace = (memory.data_ptr() + 255) // 256 * 256
         args.workspace_size = bytes_.value
     _need(_library.fa_launch(kernel, ctypes.byref(args), _stream(device)))
+
+
+_gradients = {}  # (kernel, parameter): whether there is a gradient by it
+
+
+def _has_gradient(kernel, args, item):
+    """The library refuses a place for a gradient that there is none of, here without a launch."""
+    key = (kernel.value, item.name)
+    if key not in _gradients:
+        bytes_ = _SIZE()
+        _need(_library.fa_workspace_size(ctypes.byref(bytes_), kernel, ctypes.byref(args)))
+        item.grad = ctypes.addressof(item)
+        status = _library.fa_workspace_size(ctypes.byref(bytes_), kernel, ctypes.byref(args))
+        item.grad = None
+        if status not in (_OK, _INVALID):
+            _need(status)
+        _gradients[key] = status == _OK
+    return _gradients[key]
+
+
+def _take_gradients(kernel, args, params, device):
+    """Memory for the gradients by the parameters that have any, by name."""
+    taken = {}
+    for item in args.params[:args.num_params]:
+        if not _has_gradient(kernel, args, item):
+            continue
+        given = params[item.name.decode()]
+        shape = given.shape if isinstance(given, torch.Tensor) else ()
+        taken[item.name.decode()] = torch.empty(shape, dtype=torch.float32, device=device)
+    for item in args.params[:args.num_params]:
+        if item.name.decode() in taken:
+            item.grad = taken[item.name.decode()].data_ptr()
+    return taken
 
 
 def forward(q, k, v, causal=False, softmax_scale=None, variants=(), params=None):
@@ -183,13 +237,14 @@ def forward(q, k, v, causal=False, softmax_scale=None, variants=(), params=None)
     lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
     args.o = _tensor("o", o, q, o.shape)
     args.lse = _rows("lse", lse, q)
-    _run(_FWD, args, q.device)
+    _run(_kernel(_FWD, args, q.device), args, q.device)
     return o, lse
 
 
 def backward(do, q, k, v, o, lse, causal=False, softmax_scale=None, deterministic=False,
              variants=(), params=None):
-    """dQ, dK, dV, each laid out densely, on the current stream of q's device."""
+    """dQ, dK, dV, each laid out densely, on the current stream of q's device; and the gradients by parameters
+    of variants when there are any."""
     args = _args(q, k, v, causal, softmax_scale, variants, params)
     args.deterministic = int(deterministic)
     shape = (*q.shape[:3], v.shape[3])
@@ -200,5 +255,7 @@ def backward(do, q, k, v, o, lse, causal=False, softmax_scale=None, deterministi
     args.dq = _tensor("dq", dq, q, q.shape)
     args.dk = _tensor("dk", dk, q, k.shape)
     args.dv = _tensor("dv", dv, q, v.shape)
-    _run(_BWD, args, q.device)
-    return dq, dk, dv
+    kernel = _kernel(_BWD, args, q.device)
+    dparams = _take_gradients(kernel, args, params, q.device)
+    _run(kernel, args, q.device)
+    return (dq, dk, dv, dparams) if dparams else (dq, dk, dv)

@@ -5,10 +5,13 @@
 #include "cli.h"
 #include "progress.h"
 
+#include <string.h>
+
 /* Rounding P and O once each to 16 bits costs 2.2e-3 (bf16) and 2.8e-4 (f16) already. In f32 the
    error of a long sum decides: measured 1e-6 at 1000 terms, 4e-6 at 30000. */
 double check_limit(int dtype, trial_tensor tensor) {
-  int is_gradient = tensor == TRIAL_DQ || tensor == TRIAL_DK || tensor == TRIAL_DV;
+  int is_gradient =
+      tensor == TRIAL_DQ || tensor == TRIAL_DK || tensor == TRIAL_DV || tensor == TRIAL_PARAM;
   if (tensor == TRIAL_LSE || tensor == TRIAL_D) return 1e-6;
   if (dtype == FA_F32) return 1e-5;
   if (dtype == FA_F16) return is_gradient ? 3.4e-4 : 3.0e-4;
@@ -37,13 +40,27 @@ static void print_problem(FILE *out, const trial_result *result, const cli_sizes
           result->name, (long long)sizes->batch, (long long)sizes->heads_q,
           (long long)sizes->heads_kv, (long long)sizes->seqlen_q, (long long)sizes->seqlen_k,
           result->softmax_scale, (unsigned long long)sizes->seed);
-  fprintf(out, "%-7s %9s %9s  %-8s %-8s %s\n", "output", "error", "limit", "measured", "verdict",
-          "largest difference, at [batch, row, head, column]");
+  if (result->params[0]) fprintf(out, "parameters: %s\n", result->params);
 }
 
-static void print_output(FILE *out, const trial_output *output, int dtype) {
+/* Columns that hold the name of every output. */
+static int name_width(const trial_result *result) {
+  int width = 7;
+  for (int i = 0; i < result->num_outputs; ++i) {
+    int length = (int)strlen(result->outputs[i].name);
+    if (length > width) width = length;
+  }
+  return width;
+}
+
+static void print_heading(FILE *out, int width) {
+  fprintf(out, "%-*s %9s %9s  %-8s %-8s %s\n", width, "output", "error", "limit", "measured",
+          "verdict", "largest difference, at [batch, row, head, column]");
+}
+
+static void print_output(FILE *out, const trial_output *output, int dtype, int width) {
   const int64_t *at = output->max_at;
-  fprintf(out, "%-7s %9.2e %9.2e  %-8s %-8s", trial_tensor_name(output->tensor), output->error,
+  fprintf(out, "%-*s %9.2e %9.2e  %-8s %-8s", width, output->name, output->error,
           check_output_limit(output, dtype), output->reference_zero ? "absolute" : "relative",
           check_output_right(output, dtype) ? "right" : "WRONG");
   if (view_count(output->extent) == 0) {
@@ -60,14 +77,15 @@ static void print_output(FILE *out, const trial_output *output, int dtype) {
 
 /* The table, and whether all of it is right. */
 static int print_result(FILE *out, const trial_result *result, const cli_sizes *sizes, int dtype) {
-  int wrong = 0;
+  int wrong = 0, width = name_width(result);
   print_problem(out, result, sizes);
+  print_heading(out, width);
   for (int i = 0; i < result->num_outputs; ++i) {
-    print_output(out, &result->outputs[i], dtype);
+    print_output(out, &result->outputs[i], dtype, width);
     wrong += !check_output_right(&result->outputs[i], dtype);
   }
-  if (result->damaged) fprintf(out, "%s: memory around it was written to\n", result->damaged);
-  wrong += result->damaged != NULL;
+  if (result->damaged[0]) fprintf(out, "%s: memory around it was written to\n", result->damaged);
+  wrong += result->damaged[0] != 0;
   fprintf(out, "%s\n", wrong ? "WRONG" : "right");
   return !wrong;
 }

@@ -9,8 +9,14 @@
 #include <stdio.h>
 
 /* Runs one spec on random inputs and prints error, limit and verdict of every output to `out`. A
-   target that the spec names is the one that runs. Gives the exit code: 0 right, 1 wrong result or
-   failed build, 2 bad input, 3 cannot run here. */
+   target that the spec names is the one that runs. Parameters of variants are drawn in their declared
+   ranges or taken from sizes->params (see drawn.h), and printed. Gives the exit code: 0 right, 1
+   wrong result or failed build, 2 bad input, 3 cannot run here.
+
+   What decides is float64 arithmetic on the variants' expressions, pair by pair. Trusted is that an
+   expression was read as its file says: it is the generator's Lua that reads it. Not trusted are
+   the text, derivatives and tile classes that the generator made of it, and causal, which is known
+   here without its file. */
 int cli_check(const fa_spec *spec, const cli_sizes *sizes, FILE *out);
 
 /* The documented limit of an output: relative Frobenius, or the largest element's where the
@@ -18,7 +24,16 @@ int cli_check(const fa_spec *spec, const cli_sizes *sizes, FILE *out);
 double check_limit(int dtype, trial_tensor tensor);
 
 /* The limit that holds for this result: the documented one, or 1.25 times what rounding alone costs
-   where that is more. It is where hardly any values are averaged over, or where they cancel. */
+   where that is more. It is where hardly any values are averaged over, where they cancel, or where a
+   score has large terms that f32 rounds.
+
+   Gradients by parameters have the limits of the other gradients, for they are sums of the same
+   dS, but they cancel as a rule and not by accident: dS sums to 0 over a row, so a bias that is the
+   same for all keys of a row has a gradient of 0 that no f32 sum finds. Rounding costs such a sum, at
+   worst, one f32 epsilon of every term's own terms, P (|dO||V| + |dO||O|) |dscore/dparameter|, times
+   the size of the exponent that P is made of; and what the rounded O that backward was handed does to
+   D. A gradient that left out or repeated a share of 1e-4 of its pairs at random would still be seen:
+   it errs by the root of that many terms, not by an epsilon of each. */
 double check_output_limit(const trial_output *output, int dtype);
 
 /* Whether an output is within its limit and every value that should be finite is. */

@@ -20,20 +20,22 @@ static int name_columns(const job *jobs, size_t count) {
 }
 
 static void print_heading(int columns) {
-  printf("%-*s  %9s  %10s  %9s  %11s  %15s  %11s  %s\n", columns, "kernel", "render ms",
-         "compile ms", "registers", "spill bytes", "shared bytes", "cubin bytes", "from");
+  printf("%-*s  %9s  %10s  %9s  %11s  %7s  %15s  %11s  %s\n", columns, "kernel", "render ms",
+         "compile ms", "registers", "spill bytes", "warning", "shared bytes", "cubin bytes",
+         "from");
 }
 
 static void print_entry_cells(const cubin_entry *entry, int dynamic_bytes) {
-  char shared[40];
+  char shared[40], warning[16] = "-";
+  if (entry->serialised) snprintf(warning, sizeof warning, "C%d", entry->serialised);
   if (dynamic_bytes < 0)
     snprintf(shared, sizeof shared, "%d + ?", entry->shared_bytes);
   else
     snprintf(shared, sizeof shared, "%d + %d", entry->shared_bytes, dynamic_bytes);
   if (entry->registers)
-    printf("  %9d  %11d  %15s", entry->registers, entry->spill_bytes, shared);
+    printf("  %9d  %11d  %7s  %15s", entry->registers, entry->spill_bytes, warning, shared);
   else
-    printf("  %9s  %11s  %15s", "?", "?", shared); /* this NVRTC does not report */
+    printf("  %9s  %11s  %7s  %15s", "?", "?", "?", shared); /* this NVRTC does not report */
 }
 
 static void print_kernel(const job *j, int columns) {
@@ -47,7 +49,7 @@ static void print_kernel(const job *j, int columns) {
   if (code->num_entries == 1)
     print_entry_cells(&code->entries[0], j->dynamic_bytes[0]);
   else
-    printf("  %9s  %11s  %15s", "", "", "");
+    printf("  %9s  %11s  %7s  %15s", "", "", "", "");
   printf("  %11zu  %s\n", code->bytes, binary->origin == FA_FROM_DISK ? "disk cache" : "NVRTC");
 }
 
@@ -75,7 +77,7 @@ static void print_table(const job *jobs, size_t count) {
     print_kernel(&jobs[i], columns);
     print_entries(&jobs[i], columns);
   }
-  puts("\nshared bytes: static + dynamic, a block");
+  puts("\nshared bytes: static + dynamic, a block; warning: C75xx, wgmma products one by one");
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */

@@ -35,6 +35,18 @@ static void print_products(const char *label, const cli_sizes *sizes, int64_t pa
             columns_text, sizes->batch, sizes->heads_q, pairs, columns);
 }
 
+/* The classes that the mask has, whoever finds them: a generator may take a tile for mixed that is
+   not. */
+static void print_tiles(const visible_pairs *pairs) {
+  int64_t tiles = pairs->empty + pairs->full + pairs->mixed;
+  double percent = tiles ? 100.0 / (double)tiles : 0;
+  if (!tiles) return;
+  table_row("tiles", "%.3g %% empty, %.3g %% full, %.3g %% mixed of %" PRId64 " a head",
+            percent * (double)pairs->empty, percent * (double)pairs->full,
+            percent * (double)pairs->mixed, tiles);
+  table_row("", "empty ones need not be loaded, full ones not be masked; by the mask itself");
+}
+
 void cost_print_work(const fa_spec *spec, const cli_sizes *sizes, const visible_pairs *pairs) {
   int64_t dim_qk = spec->dim_qk, dim_v = spec->dim_v;
   int64_t all = sizes->seqlen_q * sizes->seqlen_k;
@@ -42,6 +54,7 @@ void cost_print_work(const fa_spec *spec, const cli_sizes *sizes, const visible_
   table_row("visible pairs", "%" PRId64 " of %" PRId64 " a head%s", pairs->count, all,
             pairs->known ? "" : ", at most");
   table_row("", "= %s", pairs->how);
+  print_tiles(pairs);
   print_products("forward", sizes, pairs->count, "dim_qk + dim_v", dim_qk + dim_v);
   table_row("", "2 products: S = Q K', O = P V");
   print_products("backward", sizes, pairs->count, "3 dim_qk + 2 dim_v", 3 * dim_qk + 2 * dim_v);

@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cost.h"
 #include "explain_parts.h"
@@ -39,11 +41,36 @@ static void print_facts(const render_result *rendered) {
   }
 }
 
+static void print_params(const drawn_params *drawn) {
+  if (!drawn->count) return;
+  table_heading("Parameters of the variants");
+  for (int slot = 0; slot < drawn->count; ++slot) {
+    char declared[256], value[256];
+    drawn_print_declared(declared, sizeof declared, drawn->items[slot].declared);
+    drawn_print(value, sizeof value, &drawn->items[slot]);
+    table_row(drawn->items[slot].name, "%s", declared);
+    table_row("", "here %s", value + strlen(drawn->items[slot].name) + 1);
+  }
+}
+
 /* ---- The command ---------------------------------------------------------------------------- */
 
-static int print_arithmetic(const fa_spec *spec, const cli_sizes *sizes, const char *keep) {
+/* The tile that the facts name: "64 rows" and "80 keys", or "192 rows x 80 keys"; the last named, which
+   is for the longest sequences. */
+static void find_tile(pairs_mask *out, const render_result *rendered) {
+  for (size_t i = 0; i < rendered->num_facts; ++i) {
+    const char *value = rendered->facts[i].value;
+    const char *rows = strstr(value, " rows"), *keys = strstr(value, " keys");
+    while (rows && rows > value && strchr("0123456789", rows[-1])) --rows;
+    while (keys && keys > value && strchr("0123456789", keys[-1])) --keys;
+    if (rows && strtoll(rows, NULL, 10) > 0) out->tile_rows = strtoll(rows, NULL, 10);
+    if (keys && strtoll(keys, NULL, 10) > 0) out->tile_keys = strtoll(keys, NULL, 10);
+  }
+}
+
+static int print_arithmetic(const fa_spec *spec, const cli_sizes *sizes, const pairs_mask *mask) {
   visible_pairs pairs;
-  fa_status status = pairs_count(&pairs, spec, sizes, keep);
+  fa_status status = pairs_count(&pairs, spec, sizes, mask);
   if (status) return cli_fail(status);
   cost_print_work(spec, sizes, &pairs);
   cost_print_bytes(spec, sizes, &pairs);
@@ -53,12 +80,23 @@ static int print_arithmetic(const fa_spec *spec, const cli_sizes *sizes, const c
 
 static int explain_rendered(const fa_spec *spec, const cli_sizes *sizes, const explain_place *place,
                             const render_result *rendered) {
+  drawn_params drawn;
+  pairs_mask mask = {rendered->keep, &drawn, 64, 64};
+  fa_status status = drawn_make(&drawn, &rendered->params, sizes);
+  int code = status ? cli_fail(status) : CLI_OK;
+  if (status) goto cleanup;
   print_problem(spec, sizes);
+  print_params(&drawn);
   print_facts(rendered);
-  int code = print_arithmetic(spec, sizes, rendered->keep);
-  if (code) return code;
-  return spec->target == FA_TARGET_CPU ? explain_cpu_plan(spec, sizes)
-                                       : explain_gpu_plan(place, sizes, rendered->launch.text);
+  find_tile(&mask, rendered);
+  code = print_arithmetic(spec, sizes, &mask);
+  if (code) goto cleanup;
+  code = spec->target == FA_TARGET_CPU
+             ? explain_cpu_plan(spec, sizes, &drawn)
+             : explain_gpu_plan(place, sizes, &drawn, rendered->launch.text);
+cleanup:
+  drawn_free(&drawn);
+  return code;
 }
 
 /* What has no templates yet still has its arithmetic. */

@@ -3,6 +3,7 @@
 #ifndef FAGEN_CLI_EXPLAIN_PARTS_H
 #define FAGEN_CLI_EXPLAIN_PARTS_H
 
+#include "drawn.h"
 #include "fagen.h"
 #include "fagen_plan.h"
 #include "gpu_build.h"
@@ -22,8 +23,9 @@ void explain_place_find(explain_place *out, const fa_spec *spec);
 
 /* Each prints its sections and gives the exit code. What is missing on this machine is told in
    place, with CLI_OK. */
-int explain_cpu_plan(const fa_spec *spec, const cli_sizes *sizes);
-int explain_gpu_plan(const explain_place *place, const cli_sizes *sizes, const char *launch_source);
+int explain_cpu_plan(const fa_spec *spec, const cli_sizes *sizes, const drawn_params *drawn);
+int explain_gpu_plan(const explain_place *place, const cli_sizes *sizes, const drawn_params *drawn,
+                     const char *launch_source);
 
 /* Says under the heading what is missing; an error that has nothing to do with this machine stays
    an error. */

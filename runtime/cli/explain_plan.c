@@ -61,23 +61,23 @@ int explain_missing(const char *heading, fa_status status) {
 
 /* ---- Making it ------------------------------------------------------------------------------- */
 
-static fa_status make_plan(fa_plan *plan, const fa_kernel *kernel, const cli_sizes *sizes) {
-  fa_param *params = calloc(sizes->num_params + 1, sizeof *params);
-  if (!params) return fail(FA_NO_MEMORY, "out of memory for the parameters");
-  fa_args args = sizes_as_args(sizes, params);
-  fa_status status = kernel_plan(kernel, &args, plan);
-  free(params);
-  return status;
+static fa_status make_plan(fa_plan *plan, const fa_kernel *kernel, const cli_sizes *sizes,
+                           const drawn_params *drawn) {
+  fa_param params[PARAMS_MAX];
+  fa_args args = sizes_as_args(sizes);
+  args.params = params;
+  args.num_params = kernel->spec.pass == FA_PRE ? 0 : drawn_as_arguments(params, drawn);
+  return kernel_plan(kernel, &args, plan);
 }
 
 /* The plan's strings live as long as the kernel: it is printed before the context is closed. */
-int explain_cpu_plan(const fa_spec *spec, const cli_sizes *sizes) {
+int explain_cpu_plan(const fa_spec *spec, const cli_sizes *sizes, const drawn_params *drawn) {
   fa_context *context = NULL;
   const fa_kernel *kernel;
   fa_plan plan;
   fa_status status = cli_open(&context, spec->target);
   if (!status) status = fa_get_kernel(&kernel, context, spec);
-  if (!status) status = make_plan(&plan, kernel, sizes);
+  if (!status) status = make_plan(&plan, kernel, sizes, drawn);
   int code = CLI_OK;
   if (status) {
     code = explain_missing("Launch plan and workspace", status);
@@ -101,7 +101,7 @@ static void print_place(const explain_place *place) {
               place->reason);
 }
 
-int explain_gpu_plan(const explain_place *place, const cli_sizes *sizes,
+int explain_gpu_plan(const explain_place *place, const cli_sizes *sizes, const drawn_params *drawn,
                      const char *launch_source) {
   gpu_plan compiled;
   fa_plan plan;
@@ -109,7 +109,7 @@ int explain_gpu_plan(const explain_place *place, const cli_sizes *sizes,
       gpu_plan_compile(&compiled, &place->spec, launch_source, place->processors, place->l2_bytes);
   if (status) return explain_missing("Launch plan, workspace and compiled kernel", status);
   int code = CLI_OK;
-  status = make_plan(&plan, &compiled.kernel, sizes);
+  status = make_plan(&plan, &compiled.kernel, sizes, drawn);
   if (status) {
     code = cli_fail(status);
   } else {

@@ -39,17 +39,13 @@ void gpu_plan_free(gpu_plan *plan) {
   plan->kernel.code = NULL;
 }
 
-fa_args sizes_as_args(const cli_sizes *sizes, fa_param *params) {
+fa_args sizes_as_args(const cli_sizes *sizes) {
   fa_args args = FA_ARGS_INIT;
   args.batch = sizes->batch;
   args.heads_q = sizes->heads_q;
   args.heads_kv = sizes->heads_kv;
   args.seqlen_q = sizes->seqlen_q;
   args.seqlen_k = sizes->seqlen_k;
-  args.params = params;
-  args.num_params = sizes->num_params;
-  for (size_t i = 0; i < sizes->num_params; ++i)
-    params[i] = (fa_param){.name = sizes->params[i].name, .value = sizes->params[i].value};
   return args;
 }
 
@@ -80,7 +76,7 @@ fa_status gpu_plan_dynamic_shared(int bytes[CUBIN_ENTRIES], const gpu_plan *plan
                              .heads_kv = 1,
                              .seqlen_q = seqlens[i],
                              .seqlen_k = seqlens[i]};
-    fa_args args = sizes_as_args(&sizes, NULL);
+    fa_args args = sizes_as_args(&sizes);
     fa_plan steps;
     status = kernel_plan(&plan->kernel, &args, &steps);
     if (!status) status = note_steps(bytes, &steps, binary);

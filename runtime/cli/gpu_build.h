@@ -30,8 +30,7 @@ void gpu_plan_free(gpu_plan *plan);
 fa_status gpu_plan_dynamic_shared(int bytes[CUBIN_ENTRIES], const gpu_plan *plan,
                                   const cubin *binary);
 
-/* The arguments of a problem without its tensors, as kernel_plan takes them. params, of
-   sizes->num_params, outlives them. */
-fa_args sizes_as_args(const cli_sizes *sizes, fa_param *params);
+/* The arguments of a problem without its tensors and parameters, as kernel_plan takes them. */
+fa_args sizes_as_args(const cli_sizes *sizes);
 
 #endif

@@ -58,28 +58,33 @@ static const char list_page[] =
     "fagen list\n"
     "\n"
     "Shows the words of a spec with their meaning, the targets and whether each can run here, and\n"
-    "the variants: the embedded ones and those in FA_TEMPLATE_DIR, each with its doc sentence.\n"
+    "the variants: the embedded ones and those in FA_TEMPLATE_DIR, each with its doc sentence and\n"
+    "its parameters.\n"
     "A variant that does not load is shown with its error, and the exit code is 1.\n"
     "\n"
     "  fagen list\n"
     "  FA_TEMPLATE_DIR=my_templates fagen list\n";
 
-#define SIZE_OPTIONS(batch, heads, seqlen, seqlen_k)                                         \
-  "  --batch N              sequences; default " batch "\n"                                  \
-  "  --heads N              query heads; default " heads "\n"                                \
-  "  --heads-kv N           key/value heads; default --heads / the spec's group\n"           \
-  "  --seqlen N             queries a sequence; default " seqlen "\n"                        \
-  "  --seqlen-k N           keys a sequence; default --seqlen if given, else " seqlen_k "\n" \
-  "  --param VARIANT.NAME=VALUE\n"                                                           \
-  "                         a variant's parameter; may be given several times\n"
+#define SIZE_OPTIONS(batch, heads, seqlen, seqlen_k)                                              \
+  "  --batch N              sequences; default " batch "\n"                                       \
+  "  --heads N              query heads; default " heads "\n"                                     \
+  "  --heads-kv N           key/value heads; default --heads / the spec's group\n"                \
+  "  --seqlen N             queries a sequence; default " seqlen "\n"                             \
+  "  --seqlen-k N           keys a sequence; default --seqlen if given, else " seqlen_k "\n"      \
+  "  --param VARIANT.NAME=VALUE\n"                                                                \
+  "                         a variant's parameter, all elements of a table, or the length of a\n" \
+  "                         variant's tables by the name of their size; may be given several\n"   \
+  "                         times. What is not given is drawn in its declared range\n"            \
+  "  --seed N               of what is drawn; default 1. With an even one i32 tables ascend\n"
 
 static const char explain_page[] =
     "fagen explain SPEC... [sizes]\n"
     "\n"
-    "Shows what the generator decided and why, FLOPs, bytes moved, what is saved for backward, "
-    "the\n"
-    "launch plan and the workspace, with the products that give each figure; for a GPU target "
-    "also\n"
+    "Shows the parameters of variants, what the generator decided and why, FLOPs, the share of "
+    "tiles\n"
+    "that the mask leaves empty, full and mixed, bytes moved, what is saved for backward, the "
+    "launch\n"
+    "plan and the workspace, with the products that give each figure; for a GPU target also\n"
     "registers, spills, shared memory and occupancy of the compiled kernel. The plan is for this\n"
     "machine's GPU if it runs the spec, else for a device of the spec's arch, which is named. "
     "What\n"
@@ -96,9 +101,10 @@ static const char compile_page[] =
     "\n"
     "Compiles GPU kernels with NVRTC, NVIDIA's run-time compiler, several at a time. Needs no\n"
     "GPU and no driver. Shows of each kernel the milliseconds to render and to compile it,\n"
-    "registers a thread, bytes spilled a thread, shared memory a block (static + dynamic), the\n"
-    "bytes of the cubin and whether it came from NVRTC or from the disk cache; a kernel with\n"
-    "several entries has a line for each. What was compiled is kept, see `fagen help cache`.\n"
+    "registers a thread, bytes spilled a thread, the number of the compiler's warning that wgmma\n"
+    "products run one by one, shared memory a block (static + dynamic), the bytes of the cubin\n"
+    "and whether it came from NVRTC or from the disk cache; a kernel with several entries has a\n"
+    "line for each. What was compiled is kept, see `fagen help cache`.\n"
     "\n"
     "  -o, --output DIR   write NAME.cubin into DIR, which is made with its parents; without it\n"
     "                     no file is written outside the disk cache\n"
@@ -136,18 +142,25 @@ static const char check_page[] =
     "fagen check SPEC... [sizes]\n"
     "\n"
     "Builds the kernel, runs it on random inputs and compares each output with a reference in\n"
-    "float64. Exit code 0: all within their limits; 1: some output is wrong, or the build failed;\n"
-    "3: the spec's target cannot run here. Of several specs the gravest code counts: 1, then 2,\n"
-    "then 3.\n"
+    "float64; outputs of backward are dQ, dK, dV and the gradients by the parameters of variants.\n"
+    "Exit code 0: all within their limits; 1: some output is wrong, or the build failed; 3: the\n"
+    "spec's target cannot run here. Of several specs the gravest code counts: 1, then 2, then 3.\n"
     "\n" SIZE_OPTIONS(
         "2", "4, or the next multiple of the group", "193",
         "257") "  --scale X              softmax_scale; default 1 / sqrt(head dimension of Q and "
                "K)\n"
-               "  --seed N               of the random inputs; default 1\n"
                "\n"
-               "The reference takes batch * heads * seqlen * seqlen_k * head dimension steps: a "
-               "few hundred\n"
-               "rows are quick, many thousands are not.\n"
+               "The reference takes a variant's expression pair by pair and has derivatives of its "
+               "own. That\n"
+               "the file was read as it stands is trusted; the emitted text, its derivatives and "
+               "the tiles that\n"
+               "it leaves out are not. Where terms cancel, as they do in gradients by parameters, "
+               "the limit is\n"
+               "what rounding them costs.\n"
+               "\n"
+               "It takes batch * heads * seqlen * seqlen_k * head dimension steps: a few hundred "
+               "rows are\n"
+               "quick, many thousands are not.\n"
                "\n"
                "  fagen check fwd cpu f32 d64 causal\n"
                "  fagen check fwd,bwd cpu bf16 d64,128 gqa4 causal --seqlen 129 --seqlen-k 1000\n";

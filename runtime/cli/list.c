@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "drawn.h"
 #include "gen/bundle.h"
 #include "gen/render.h"
 #include "gen/spec.h"
@@ -56,17 +57,37 @@ static void print_targets(void) {
   print_target(FA_TARGET_SM90, "wgmma and TMA: NVIDIA compute capability 9.0");
 }
 
+/* The parameters are seen in a kernel that has the variant alone. */
+static fa_status print_params(const char *name, const char *overlay) {
+  char words[FA_NAME_MAX], declared[256];
+  fa_spec asked = FA_SPEC_INIT, spec = FA_SPEC_INIT;
+  render_result rendered = {0};
+  snprintf(words, sizeof words, "fwd cpu f32 d64 %s", name);
+  fa_status status = fa_spec_parse(&asked, words);
+  if (!status) status = spec_canonicalise(&spec, &asked);
+  if (!status) status = render_spec(&rendered, &spec, overlay);
+  for (int i = 0; i < rendered.params.count; ++i) {
+    const variant_param *param = &rendered.params.items[i];
+    drawn_print_declared(declared, sizeof declared, param);
+    printf("  %-15s   %s: %s\n", "", param->name, declared);
+  }
+  render_free(&rendered);
+  return status;
+}
+
 /* A variant that does not load is shown with its error, and the rest are listed all the same. */
 static int print_variant(const char *name, const char *overlay) {
-  char *doc;
+  char *doc = NULL;
   fa_status status = render_variant_doc(&doc, name, overlay);
-  if (status) {
-    printf("  %-15s does not load: %s\n", name, fa_error_message());
-    return cli_fail(status);
-  }
-  printf("  %-15s %s\n", name, doc);
+  int doc_shown = !status;
+  if (!status) printf("  %-15s %s\n", name, doc);
+  if (!status) status = print_params(name, overlay);
   free(doc);
-  return CLI_OK;
+  if (!status) return CLI_OK;
+  int code = cli_exit_code(status);
+  printf("  %-15s %s: %s\n", doc_shown ? "" : name,
+         code == CLI_CANNOT_RUN ? "parameters not known" : "does not load", fa_error_message());
+  return code == CLI_CANNOT_RUN ? CLI_OK : cli_fail(status);
 }
 
 static int print_variants(void) {

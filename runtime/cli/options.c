@@ -133,7 +133,7 @@ static const struct known_option {
     {"seqlen-k", 1, SEQLEN_K, SIZED},
     {"scale", 1, SCALE, CLI_CHECK},
     {"param", 1, PARAM, SIZED},
-    {"seed", 1, SEED, CLI_CHECK},
+    {"seed", 1, SEED, SIZED},
     {"jobs", 1, 'j', CLI_COMPILE},
     {"no-cache", 0, NO_CACHE, CLI_COMPILE},
     {"max-bytes", 1, MAX_BYTES, CLI_CACHE},

@@ -35,36 +35,103 @@ static void count_all(visible_pairs *out, int64_t q, int64_t k) {
   snprintf(out->how, sizeof out->how, "%" PRId64 "*%" PRId64 "; every row sees every key", q, k);
 }
 
-static fa_status count_by_oracle(visible_pairs *out, const char *keep, int64_t q, int64_t k) {
-  oracle *mask;
-  fa_status status = oracle_compile(&mask, keep, "");
+/* ---- Tiles ---------------------------------------------------------------------------------- */
+
+static int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t tiles_of(int64_t length, int64_t tile) {
+  return (length + tile - 1) / tile;
+}
+
+/* A tile row of causal whose first row sees `least` keys and whose last sees `most`. */
+static void add_causal_tiles(visible_pairs *out, int64_t least, int64_t most, int64_t keys,
+                             int64_t tile) {
+  int64_t full = least == keys ? tiles_of(keys, tile) : least / tile;
+  int64_t touched = tiles_of(most, tile);
+  out->full += full;
+  out->mixed += touched - full;
+  out->empty += tiles_of(keys, tile) - touched;
+}
+
+/* Keys that a row of causal sees. */
+static int64_t causal_keys(const cli_sizes *sizes, int64_t row) {
+  int64_t keys = row + sizes->seqlen_k - sizes->seqlen_q + 1;
+  return keys < 0 ? 0 : smaller(keys, sizes->seqlen_k);
+}
+
+static void count_causal_tiles(visible_pairs *out, const cli_sizes *sizes, const pairs_mask *mask) {
+  for (int64_t row = 0; row < sizes->seqlen_q; row += mask->tile_rows) {
+    int64_t last = smaller(row + mask->tile_rows, sizes->seqlen_q) - 1;
+    add_causal_tiles(out, causal_keys(sizes, row), causal_keys(sizes, last), sizes->seqlen_k,
+                     mask->tile_keys);
+  }
+}
+
+/* Counts one tile pair by pair. */
+static void count_tile(visible_pairs *out, const oracle *o, const cli_sizes *sizes,
+                       const pairs_mask *mask, int64_t row, int64_t key) {
+  int64_t last_row = smaller(row + mask->tile_rows, sizes->seqlen_q);
+  int64_t last_key = smaller(key + mask->tile_keys, sizes->seqlen_k);
+  int64_t all = (last_row - row) * (last_key - key), visible = 0;
+  cli_pair pair = {.row = row};
+  for (; pair.row < last_row; ++pair.row)
+    for (pair.key = key; pair.key < last_key; ++pair.key) visible += oracle_keep(o, &pair);
+  out->count += visible;
+  out->full += visible == all;
+  out->empty += visible == 0;
+  out->mixed += visible != 0 && visible != all;
+}
+
+static fa_status count_by_oracle(visible_pairs *out, const cli_sizes *sizes,
+                                 const pairs_mask *mask) {
+  oracle_param params[PARAMS_MAX];
+  oracle *compiled;
+  oracle_words words = {mask->keep, "", ""};
+  drawn_for_oracle(params, mask->drawn);
+  fa_status status = oracle_compile(&compiled, &words, sizes, params, (size_t)mask->drawn->count);
   if (status) return status;
   out->count = 0;
-  for (int64_t row = 0; row < q; ++row) {
-    for (int64_t key = 0; key < k; ++key) out->count += oracle_keep(mask, row + k - q, key);
-    progress_show("counting visible pairs", (double)(row + 1) / (double)q);
+  for (int64_t row = 0; row < sizes->seqlen_q; row += mask->tile_rows) {
+    for (int64_t key = 0; key < sizes->seqlen_k; key += mask->tile_keys)
+      count_tile(out, compiled, sizes, mask, row, key);
+    progress_show("counting visible pairs", (double)(row + 1) / (double)sizes->seqlen_q);
   }
   progress_end();
-  oracle_free(mask);
-  snprintf(out->how, sizeof out->how, "a count, pair by pair");
+  oracle_free(compiled);
+  snprintf(out->how, sizeof out->how, "a count, pair by pair%s",
+           mask->drawn->count ? ", of the first head and batch entry" : "");
   return FA_OK;
 }
 
+/* ---- All of it ------------------------------------------------------------------------------ */
+
+static void count_unmasked(visible_pairs *out, const cli_sizes *sizes, const pairs_mask *mask) {
+  count_all(out, sizes->seqlen_q, sizes->seqlen_k);
+  if (mask)
+    out->full =
+        tiles_of(sizes->seqlen_q, mask->tile_rows) * tiles_of(sizes->seqlen_k, mask->tile_keys);
+}
+
 fa_status pairs_count(visible_pairs *out, const fa_spec *spec, const cli_sizes *sizes,
-                      const char *keep) {
+                      const pairs_mask *mask) {
   int64_t q = sizes->seqlen_q, k = sizes->seqlen_k;
+  const char *keep = mask ? mask->keep : spec->causal ? causal_keep : "";
+  int known = mask || !spec->variants[0];
   *out = (visible_pairs){.known = 1};
-  if (!keep && !spec->variants[0]) keep = spec->causal ? causal_keep : "";
-  if (keep && !strcmp(keep, causal_keep)) {
+  if (known && !strcmp(keep, causal_keep)) {
     count_causal(out, q, k);
-    return FA_OK;
+    if (mask) count_causal_tiles(out, sizes, mask);
+  } else if (known && !*keep) {
+    count_unmasked(out, sizes, mask);
+  } else if (known && q * k <= countable_pairs) {
+    return count_by_oracle(out, sizes, mask);
+  } else {
+    *out = (visible_pairs){.count = q * k};
+    snprintf(out->how, sizeof out->how,
+             "%" PRId64 "*%" PRId64 "; what the mask hides is not known: %s", q, k,
+             known ? "too many pairs to count, smaller sizes will do" : "nothing was rendered");
   }
-  count_all(out, q, k);
-  if (keep && !*keep) return FA_OK;
-  if (keep && q * k <= countable_pairs) return count_by_oracle(out, keep, q, k);
-  out->known = 0;
-  snprintf(out->how, sizeof out->how,
-           "%" PRId64 "*%" PRId64 "; what the mask hides is not known: %s", q, k,
-           keep ? "too many pairs to count, smaller sizes will do" : "nothing was rendered");
   return FA_OK;
 }

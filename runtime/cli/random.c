@@ -11,11 +11,20 @@ static uint64_t mix(uint64_t state, uint64_t word) {
   return z ^ z >> 31;
 }
 
-double random_normal(uint64_t seed, uint64_t tensor, const int64_t at[4]) {
-  const double pi = 3.14159265358979323846;
+static uint64_t hash_of(uint64_t seed, uint64_t tensor, const int64_t at[4]) {
   uint64_t hash = mix(mix(0, seed), tensor);
   for (int i = 0; i < 4; ++i) hash = mix(hash, (uint64_t)at[i]);
+  return hash;
+}
+
+double random_normal(uint64_t seed, uint64_t tensor, const int64_t at[4]) {
+  const double pi = 3.14159265358979323846;
+  uint64_t hash = hash_of(seed, tensor, at);
   double radius = ldexp((double)(mix(hash, 0) >> 11) + 1, -53); /* above 0, for the logarithm */
   double angle = ldexp((double)(mix(hash, 1) >> 11), -53);
   return sqrt(-2 * log(radius)) * cos(2 * pi * angle);
+}
+
+double random_uniform(uint64_t seed, uint64_t tensor, const int64_t at[4]) {
+  return ldexp((double)(mix(hash_of(seed, tensor, at), 0) >> 11), -53);
 }

@@ -8,4 +8,7 @@
    order, and for any sizes of the problem around it. */
 double random_normal(uint64_t seed, uint64_t tensor, const int64_t at[4]);
 
+/* Likewise, from the uniform distribution on [0, 1). */
+double random_uniform(uint64_t seed, uint64_t tensor, const int64_t at[4]);
+
 #endif

@@ -3,28 +3,31 @@
 
 #include "gen/error.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* One row: the query's index and what it sees. Pairs that are not kept have p = 0 and slope = 0. */
+/* One row: where it is and what it sees. Pairs that are not kept have p = 0 and slope = 0. */
 typedef struct row {
-  int64_t batch, head_q, head_kv, i;
+  cli_pair at; /* key: the one looked at */
+  int64_t head_kv;
+  double *s;     /* scaled product with each key, where it is kept */
   double *p;     /* probability of each key */
   double *slope; /* derivative of the score by the scaled product */
-  double lse;
+  double lse, sink;
 } row;
 
 static const double *query_vector(const reference_problem *in, const double *from, const row *r,
                                   int64_t dim) {
-  return from + ((r->batch * in->seqlen_q + r->i) * in->heads_q + r->head_q) * dim;
+  return from + ((r->at.batch * in->seqlen_q + r->at.row) * in->heads_q + r->at.head) * dim;
 }
 
 static int64_t key_offset(const reference_problem *in, const row *r, int64_t j, int64_t dim) {
-  return ((r->batch * in->seqlen_k + j) * in->heads_kv + r->head_kv) * dim;
+  return ((r->at.batch * in->seqlen_k + j) * in->heads_kv + r->head_kv) * dim;
 }
 
 static int64_t lse_offset(const reference_problem *in, const row *r) {
-  return (r->batch * in->heads_q + r->head_q) * in->seqlen_q + r->i;
+  return (r->at.batch * in->heads_q + r->at.head) * in->seqlen_q + r->at.row;
 }
 
 static double dot(const double *a, const double *b, int64_t n) {
@@ -38,23 +41,31 @@ static void add_scaled(double *to, double factor, const double *from, int64_t n)
   for (int64_t c = 0; c < n; ++c) to[c] += factor * from[c];
 }
 
+/* The sum of the sizes of the terms. */
+static double dot_of_sizes(const double *a, const double *b, int64_t n) {
+  double sum = 0;
+  for (int64_t c = 0; c < n; ++c) sum += fabs(a[c] * b[c]);
+  return sum;
+}
+
 /* The final score of a pair, -inf where it is not visible. */
-static double pair_score(const reference_problem *in, const row *r, int64_t j, double *slope) {
-  int64_t place = r->i + in->seqlen_k - in->seqlen_q;
-  *slope = 0;
-  if (in->keep && !in->keep(in->with, place, j)) return -INFINITY;
+static double pair_score(const reference_problem *in, row *r, int64_t j) {
+  r->at.key = j;
+  r->slope[j] = 0;
+  if (in->keep && !in->keep(in->with, &r->at)) return -INFINITY;
   const double *q = query_vector(in, in->q, r, in->dim_qk);
   const double *k = in->k + key_offset(in, r, j, in->dim_qk);
-  double s = in->softmax_scale * dot(q, k, in->dim_qk);
-  *slope = 1;
-  return in->score ? in->score(in->with, s, place, j, slope) : s;
+  r->s[j] = in->softmax_scale * dot(q, k, in->dim_qk);
+  r->slope[j] = 1;
+  return in->score ? in->score(in->with, &r->at, r->s[j], &r->slope[j]) : r->s[j];
 }
 
 /* Fills the row's probabilities and LSE. */
 static void softmax_row(const reference_problem *in, row *r) {
-  double max = -INFINITY, sum = 0;
+  r->sink = in->sink ? in->sink(in->with, &r->at) : -INFINITY;
+  double max = r->sink, sum = 0;
   for (int64_t j = 0; j < in->seqlen_k; ++j) {
-    r->p[j] = pair_score(in, r, j, &r->slope[j]);
+    r->p[j] = pair_score(in, r, j);
     if (r->p[j] > max || isnan(r->p[j])) max = r->p[j];
   }
   for (int64_t j = 0; j < in->seqlen_k; ++j) {
@@ -63,8 +74,10 @@ static void softmax_row(const reference_problem *in, row *r) {
     if (!visible) r->slope[j] = 0;
     sum += r->p[j];
   }
+  if (r->sink != -INFINITY) sum += exp(r->sink - max);
   r->lse = sum == 0 ? -INFINITY : max + log(sum);
-  for (int64_t j = 0; j < in->seqlen_k && sum != 0; ++j) r->p[j] /= sum;
+  double scale = in->lse && sum != 0 ? exp(max - in->lse[lse_offset(in, r)]) : 1 / sum;
+  for (int64_t j = 0; j < in->seqlen_k && sum != 0; ++j) r->p[j] *= scale;
 }
 
 static double exact(double value) {
@@ -80,14 +93,43 @@ static void output_row(const reference_problem *in, const row *r, double (*taken
       add_scaled(o, taken(r->p[j]), in->v + key_offset(in, r, j, in->dim_v), in->dim_v);
 }
 
+/* D of a row, and the sizes that f32 rounds on the way to a gradient into its scores. */
+typedef struct row_delta {
+  double value, size; /* size: the sum of the terms' sizes */
+  double exponent;    /* of P = exp(S - LSE) */
+} row_delta;
+
+/* Hands over what one visible key makes of the gradient into its score. */
+static void gradient_pair(const reference_problem *in, row *r, int64_t j, const row_delta *d) {
+  const double *dout = query_vector(in, in->dout, r, in->dim_v);
+  const double *v = in->v + key_offset(in, r, j, in->dim_v);
+  double ds = r->p[j] * (dot(dout, v, in->dim_v) - d->value);
+  double size = r->p[j] * (dot_of_sizes(dout, v, in->dim_v) + d->size) * d->exponent;
+  r->at.key = j;
+  in->scored(in->gradients_to, &r->at, r->s[j], ds, FLT_EPSILON * size);
+}
+
+/* The gradients into the scores and the sink of a row, for whom they are of use. */
+static void gradient_scores(const reference_problem *in, row *r, const row_delta *d) {
+  if (in->sunk && r->sink != -INFINITY) {
+    double p = exp(r->sink - r->lse);
+    in->sunk(in->gradients_to, &r->at, -p * d->value, FLT_EPSILON * p * d->size * d->exponent);
+  }
+  for (int64_t j = 0; in->scored && j < in->seqlen_k; ++j)
+    if (r->p[j] != 0) gradient_pair(in, r, j, d);
+}
+
 /* Adds what the row gives to dq (its own), dk and dv; o is scratch of dim_v values. */
-static void gradient_row(const reference_problem *in, const row *r, double *o, double *dq,
-                         double *dk, double *dv) {
+static void gradient_row(const reference_problem *in, row *r, double *o, double *dq, double *dk,
+                         double *dv) {
   double (*taken)(double) = in->rounded ? in->rounded : exact;
   output_row(in, r, exact, o);
   const double *q = query_vector(in, in->q, r, in->dim_qk);
   const double *dout = query_vector(in, in->dout, r, in->dim_v);
-  double delta = dot(dout, o, in->dim_v) - (in->dlse ? in->dlse[lse_offset(in, r)] : 0);
+  double dlse = in->dlse ? in->dlse[lse_offset(in, r)] : 0;
+  double delta = dot(dout, o, in->dim_v) - dlse;
+  row_delta d = {delta, dot_of_sizes(dout, o, in->dim_v) + fabs(dlse), fmax(1, fabs(r->lse))};
+  gradient_scores(in, r, &d);
   for (int64_t j = 0; j < in->seqlen_k; ++j) {
     if (r->p[j] == 0) continue;
     int64_t at_qk = key_offset(in, r, j, in->dim_qk), at_v = key_offset(in, r, j, in->dim_v);
@@ -106,7 +148,7 @@ typedef struct results {
 
 static void one_row(const reference_problem *in, row *r, const results *out, double *scratch) {
   softmax_row(in, r);
-  int64_t vector = (r->batch * in->seqlen_q + r->i) * in->heads_q + r->head_q;
+  int64_t vector = (r->at.batch * in->seqlen_q + r->at.row) * in->heads_q + r->at.head;
   if (out->o) {
     output_row(in, r, in->rounded ? in->rounded : exact, out->o + vector * in->dim_v);
     out->lse[lse_offset(in, r)] = r->lse;
@@ -120,17 +162,18 @@ static fa_status each_row(const reference_problem *in, const results *out) {
   int64_t rows = in->batch * in->heads_q * in->seqlen_q;
   size_t keys = (size_t)in->seqlen_k;
   row r = {0};
-  r.p = calloc(2 * keys + (size_t)in->dim_v, sizeof *r.p);
-  if (!r.p) return fail(FA_NO_MEMORY, "reference: no memory for a row of %zu keys", keys);
+  r.s = calloc(3 * keys + (size_t)in->dim_v, sizeof *r.s);
+  if (!r.s) return fail(FA_NO_MEMORY, "reference: no memory for a row of %zu keys", keys);
+  r.p = r.s + keys;
   r.slope = r.p + keys;
-  for (r.batch = 0; r.batch < in->batch; ++r.batch)
-    for (r.head_q = 0; r.head_q < in->heads_q; ++r.head_q)
-      for (r.i = 0; r.i < in->seqlen_q; ++r.i) {
-        r.head_kv = r.head_q / group;
+  for (r.at.batch = 0; r.at.batch < in->batch; ++r.at.batch)
+    for (r.at.head = 0; r.at.head < in->heads_q; ++r.at.head)
+      for (r.at.row = 0; r.at.row < in->seqlen_q; ++r.at.row) {
+        r.head_kv = r.at.head / group;
         one_row(in, &r, out, r.slope + keys);
         if (in->progress) in->progress(in->progress_to, (double)++done / (double)rows);
       }
-  free(r.p);
+  free(r.s);
   return FA_OK;
 }
 

@@ -19,4 +19,9 @@ typedef struct cli_sizes {
   size_t num_params;
 } cli_sizes;
 
+/* A query row of one query head of one batch entry, and a key that it may see. */
+typedef struct cli_pair {
+  int64_t batch, head, row, key;
+} cli_pair;
+
 #endif

@@ -19,6 +19,7 @@ static format format_of(int dtype) {
 }
 
 double storage_round(double value, int dtype) {
+  if (dtype == STORAGE_I32) return fmin(fmax(rint(value), INT32_MIN), INT32_MAX);
   format f = format_of(dtype);
   if (value == 0 || !isfinite(value)) return value;
   int exponent = ilogb(value);
@@ -29,7 +30,7 @@ double storage_round(double value, int dtype) {
 }
 
 size_t storage_bytes(int dtype) {
-  return dtype == FA_F32 ? 4 : 2;
+  return dtype == FA_F32 || dtype == STORAGE_I32 ? 4 : 2;
 }
 
 static uint16_t f16_bits(double rounded) {
@@ -52,6 +53,11 @@ static double f16_value(uint16_t bits) {
 
 void storage_write(void *at, double value, int dtype) {
   double rounded = storage_round(value, dtype);
+  if (dtype == STORAGE_I32) {
+    int32_t whole = (int32_t)rounded;
+    memcpy(at, &whole, 4);
+    return;
+  }
   float wide = (float)rounded; /* exact but for NaN */
   uint32_t word;
   memcpy(&word, &wide, 4);
@@ -66,6 +72,11 @@ double storage_read(const void *at, int dtype) {
   uint32_t word;
   uint16_t half;
   float value;
+  int32_t whole;
+  if (dtype == STORAGE_I32) {
+    memcpy(&whole, at, 4);
+    return whole;
+  }
   if (dtype == FA_F32) {
     memcpy(&value, at, 4);
     return value;

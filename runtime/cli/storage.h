@@ -1,10 +1,13 @@
-/* storage.h: the values of f16, bf16 and f32 memory as doubles. */
+/* storage.h: the values of f16, bf16, f32 and i32 memory as doubles. */
 #ifndef FAGEN_CLI_STORAGE_H
 #define FAGEN_CLI_STORAGE_H
 
 #include <stddef.h>
 
-/* The nearest value that the fa_dtype can hold, ties to even; too large becomes infinite. */
+/* The i32 of tables, beside the values of fa_dtype. */
+enum { STORAGE_I32 = 32 };
+
+/* The nearest value that the dtype can hold, ties to even; too large becomes infinite. */
 double storage_round(double value, int dtype);
 
 /* Bytes of an element. */

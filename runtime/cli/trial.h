@@ -8,6 +8,7 @@
 #define FAGEN_CLI_TRIAL_H
 
 #include "fagen.h"
+#include "gen/params.h"
 #include "sizes.h"
 
 typedef enum trial_tensor {
@@ -22,10 +23,11 @@ typedef enum trial_tensor {
   TRIAL_DK,
   TRIAL_DV,
   TRIAL_D, /* what a `pre` kernel leaves at the start of the workspace */
-  TRIAL_TENSORS
+  TRIAL_TENSORS,
+  TRIAL_PARAM = TRIAL_TENSORS /* the gradient by a parameter of a variant */
 } trial_tensor;
 
-/* "O", "dQ", ... */
+/* "O", "dQ", ...; not of TRIAL_PARAM. */
 const char *trial_tensor_name(trial_tensor tensor);
 
 typedef enum trial_layout {
@@ -44,9 +46,10 @@ typedef struct trial_options {
   const char *overlay; /* the context's template_dir, for the oracle; NULL = FA_TEMPLATE_DIR */
   cli_sizes sizes;
   trial_layout layout;
-  int poison;      /* memory that the kernel must not read holds NaN, else 0 */
-  int with_dlse;   /* backward and pre: a gradient into LSE as well */
-  trial_fill fill; /* NULL: normal draws from sizes.seed */
+  int poison;                  /* memory that the kernel must not read holds NaN, else 0 */
+  int with_dlse;               /* backward and pre: a gradient into LSE as well */
+  int without_param_gradients; /* backward is not asked for them */
+  trial_fill fill;             /* NULL: normal draws from sizes.seed */
   const void *fill_with;
   void (*progress)(void *to, double done); /* of each pass of the reference; may be NULL */
   void *progress_to;
@@ -55,7 +58,9 @@ typedef struct trial_options {
 /* One output: the values of both sides without gaps, and how far apart they are. */
 typedef struct trial_output {
   trial_tensor tensor;
-  int64_t extent[4]; /* batch, row, head, column; LSE and D have one column */
+  char name[80];     /* "O", "dQ", ... "d softcap.cap" */
+  int64_t extent[4]; /* batch, row, head, column; LSE and D have one column; of a gradient by a
+                        parameter 1 where it has no such index, a column being the table's */
   int64_t stride[4]; /* of got and wanted */
   double *got, *wanted;
   double error;       /* relative Frobenius; the largest element's where the reference is all 0 */
@@ -70,9 +75,10 @@ typedef struct trial_result {
   char name[FA_NAME_MAX]; /* of the kernel's function */
   int target;             /* fa_target that ran */
   double softmax_scale;
-  trial_output outputs[5];
+  trial_output outputs[5 + PARAMS_MAX];
   int num_outputs;
-  const char *damaged; /* the buffer whose surroundings were written to; NULL = none. Static. */
+  char damaged[80];  /* the buffer whose surroundings were written to; "" = none */
+  char params[1024]; /* the parameters and their values, for people; "" = none */
 } trial_result;
 
 /* Runs one trial. *out is yours: trial_free, also after a failure. Gives the status of the library

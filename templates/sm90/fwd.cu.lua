@@ -52,9 +52,11 @@ DEVICE void start_output(float (&o)[DIM_V / 2], const unsigned (&p)[count], unsi
 
 #define LOG2_E 1.44269504f
 #define LN_2 0.693147181f
-#define LOWEST -3.40282347e38f /* of the finite numbers */
-#define GROWTH ${tiles.growth}
-#define LARGE 4096.0f /* a lane's sum of P over a tile that calls for a new peak */
+#define LARGEST 3.40282347e38f /* finite number */
+#define GROWTH ${tiles.growth} /* of a row's maximum, in powers of 2, that does not move its peak */
+% if tiles.sums then
+#define LARGE 4096.0f /* a lane's sum of P over a tile that calls for a look at the maxima */
+% end
 
 /* Over the four lanes that share a row. */
 DEVICE float quad_maximum(float x) {
@@ -66,18 +68,18 @@ DEVICE float quad_sum(float x) {
   return add(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-/* What P of the lane's two rows refers to: P = exp2(slope * s - origin), origin = slope * peak. */
+/* What P of the lane's two rows refers to: P = exp2(slope * s + offset), offset = -slope * peak. */
 struct row_state {
   float peak[2]; /* the row's maximum when it was last raised; -inf: no key is visible yet */
-  float slope[2], origin[2];
+  float slope[2], offset[2];
   float sum[2];        /* of P, over this lane's columns */
   float correction[2]; /* for what was summed before the last raise */
 };
 
-/* Raises those peaks, of the rows asked for, that the scores outgrow by more than 2^GROWTH. Each row
+/* Raises the peaks, of the rows asked for, that the scores outgrow by more than 2^GROWTH. Each row
  * decides by itself: its result depends on no other. True if O needs correction.
  *
- * Rounding makes slope * peak - origin as large as 2^-24 |origin|: the same for all keys of a row,
+ * Rounding makes slope * peak + offset as large as 2^-24 |offset|: the same for all keys of a row,
  * so it cancels, but beyond 2^27 it would overflow. There a slope that is a power of two makes it
  * 0, and cannot be told from the right one: scores that differ at all differ by 16 or more. */
 template <int count>
@@ -95,19 +97,22 @@ DEVICE bool raise_peaks(row_state &state, const float (&s)[count], float slope,
       odd = maximum(odd, s[i + 1]);
     }
     peak[row] = maximum(state.peak[row], quad_maximum(maximum(even, odd)));
-    raise[row] = asked[row] && multiply(subtract(peak[row], state.peak[row]), slope) > GROWTH;
+    const float growth = multiply(subtract(peak[row], state.peak[row]), slope);
+    raise[row] = asked[row] && exceeds(growth, GROWTH);
   }
   if (!__any_sync(0xffffffffu, raise[0] || raise[1]))
     return false;
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    const float before = state.origin[row];
+    const float before = state.offset[row];
     state.peak[row] = raise[row] ? peak[row] : state.peak[row];
-    const bool huge = fabsf(multiply(state.peak[row], slope)) > 134217728.0f;
+    const float level = multiply(state.peak[row], slope);
+    const bool huge = exceeds(maximum(level, multiply(level, -1.0f)), 134217728.0f);
     state.slope[row] = huge ? next_power : slope;
-    /* Finite while the peak is -inf: exp2(-inf - origin) is then 0, not NaN. */
-    state.origin[row] = maximum(multiply(state.peak[row], state.slope[row]), LOWEST);
-    state.correction[row] = exp2_approx(subtract(before, state.origin[row]));
+    /* Finite while the peak is -inf: exp2(-inf + offset) is then 0, not NaN. */
+    const float down = multiply(state.slope[row], -1.0f);
+    state.offset[row] = minimum(multiply(state.peak[row], down), LARGEST);
+    state.correction[row] = exp2_approx(subtract(state.offset[row], before));
     state.sum[row] = multiply(state.sum[row], state.correction[row]);
   }
   return true;
@@ -121,8 +126,8 @@ DEVICE void probabilities(unsigned (&p)[count / 2], float (&sum)[2], const float
 #pragma unroll
   for (int i = 0; i < count; i += 2) {
     const int row = i / 2 % 2;
-    const float left = exp2_approx(multiply_add(s[i], state.slope[row], -state.origin[row]));
-    const float right = exp2_approx(multiply_add(s[i + 1], state.slope[row], -state.origin[row]));
+    const float left = exp2_approx(multiply_add(s[i], state.slope[row], state.offset[row]));
+    const float right = exp2_approx(multiply_add(s[i + 1], state.slope[row], state.offset[row]));
     sum[row] = add(add(sum[row], left), right);
     p[i / 2] = pack(left, right);
   }
@@ -141,9 +146,12 @@ DEVICE void correct_output(float (&o)[DIM_V / 2], const row_state &state) {
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
+/* Bits are compared, so that no compiler option has a say. */
+DEVICE bool is_zero(float x) { return __float_as_uint(x) == 0; }
+
 /* Of a row without keys O may never have been written: 0 by selection. */
 DEVICE unsigned normalised(const float *o, float inverse) {
-  return inverse == 0.0f ? 0 : pack(multiply(o[0], inverse), multiply(o[1], inverse));
+  return is_zero(inverse) ? 0 : pack(multiply(o[0], inverse), multiply(o[1], inverse));
 }
 % if spec.dim_v >= 16 then
 
@@ -245,13 +253,11 @@ wgmma_wait<0>(o);
 release(v_empty, before);
 probabilities(p, sum, s, state);
 /* Large sums alone call for new peaks, so that most tiles need no maximum. */
-if (${entry.careful_keys and "careful || " or ""}__any_sync(0xffffffffu, sum[0] > LARGE || sum[1] > LARGE)) {
-%     if entry.careful_keys then
-  const bool asked[2] = {careful || quad_maximum(sum[0]) > LARGE,
-                         careful || quad_maximum(sum[1]) > LARGE};
-%     else
-  const bool asked[2] = {quad_maximum(sum[0]) > LARGE, quad_maximum(sum[1]) > LARGE};
-%     end
+const bool large = exceeds(sum[0], LARGE) || exceeds(sum[1], LARGE);
+if (${entry.careful_keys and "careful || " or ""}__any_sync(0xffffffffu, large)) {
+%     local or_careful = entry.careful_keys and "careful || " or ""
+  const bool asked[2] = {${or_careful}exceeds(quad_maximum(sum[0]), LARGE),
+                         ${or_careful}exceeds(quad_maximum(sum[1]), LARGE)};
   if (raise_peaks(state, s, slope, asked)) {
     correct_output(o, state);
     probabilities(p, sum, s, state);
@@ -462,7 +468,7 @@ ${spec.name}_${entry.name}(
 
     float s[KEYS / 2], o[DIM_V / 2];
     unsigned p[KEYS / 4];
-    row_state state = {{MINUS_INFINITY, MINUS_INFINITY}, {slope, slope}, {LOWEST, LOWEST}};
+    row_state state = {{MINUS_INFINITY, MINUS_INFINITY}, {slope, slope}, {LARGEST, LARGEST}};
     const bool both[2] = {true, true};
     bool first = true;
     int key_tile = work.key_tile_end - 1;
@@ -536,15 +542,15 @@ ${spec.name}_${entry.name}(
     for (int row = 0; row < 2; ++row) {
       const float sum = quad_sum(state.sum[row]);
       const int q_row = row_first + thread_row + 8 * row;
-      inverse[row] = sum == 0.0f ? 0.0f : reciprocal(sum);
+      inverse[row] = is_zero(sum) ? 0.0f : reciprocal(sum);
       if (lane % 4 == 0 && q_row < args.seqlen_q)
 % if score.identity then
-        lse[q_row] = sum == 0.0f ? MINUS_INFINITY
+        lse[q_row] = is_zero(sum) ? MINUS_INFINITY
                                  : multiply_add(state.peak[row], args.softmax_scale,
                                                 multiply(log2_approx(sum), LN_2));
 % else
         lse[q_row] =
-            sum == 0.0f ? MINUS_INFINITY : multiply_add(log2_approx(sum), LN_2, state.peak[row]);
+            is_zero(sum) ? MINUS_INFINITY : multiply_add(log2_approx(sum), LN_2, state.peak[row]);
 % end
     }
     const int strip_row = row_first + warp % 4 * 16;

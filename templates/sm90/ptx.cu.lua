@@ -38,6 +38,23 @@ DEVICE float maximum(float a, float b) {
   asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
   return larger;
 }
+
+DEVICE float minimum(float a, float b) {
+  float smaller;
+  asm("min.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+  return smaller;
+}
+
+/* Whether a > b; not if either is NaN. */
+DEVICE bool exceeds(float a, float b) {
+  unsigned yes;
+  asm("{\n.reg .pred p;\n"
+      "setp.gt.f32 p, %1, %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(yes)
+      : "f"(a), "f"(b));
+  return yes;
+}
 % end
 
 /* 2^x: 0 for -inf, relative error 2^-22. */

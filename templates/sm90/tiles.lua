@@ -92,8 +92,12 @@ local function widest_dims() -- to 256 columns
     reason = "products take 95 % of the time: maxima hide under them, turns lose 1 %" } }
 end
 
-local entries = widest <= 64 and narrow() or widest <= 128 and medium() or widest <= 192 and wide()
-    or widest_dims()
+local function chosen()
+  return widest <= 64 and narrow() or widest <= 128 and medium() or widest <= 192 and wide()
+      or widest_dims()
+end
+
+local entries = require("sm90.candidate").forward or chosen()
 
 -- ---- Shared memory -----------------------------------------------------------------------------
 
@@ -114,9 +118,10 @@ for i, entry in ipairs(entries) do
   assert(bytes <= block_bytes, string.format("%s: %d bytes of shared memory", entry.name, bytes))
 end
 
-local key_tiles, seen, turns = {}, {}, false
+local key_tiles, seen, turns, sums = {}, {}, false, false
 for _, entry in ipairs(entries) do
   turns = turns or entry.turns
+  sums = sums or not entry.every_peak
   if not seen[entry.keys] then key_tiles[#key_tiles + 1] = entry.keys end
   seen[entry.keys] = true
 end
@@ -135,6 +140,7 @@ return {
   entries = entries,
   key_tiles = key_tiles,
   turns = turns, -- of any entry
+  sums = sums,   -- of any entry tell when to look at the maxima
   growth = growth,
   qk_chunks = qk_chunks,
   v_chunks = v_chunks,

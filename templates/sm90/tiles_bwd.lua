@@ -14,8 +14,9 @@ local widest = math.max(spec.dim_qk, spec.dim_v)
 -- Measured on an H200: shared memory feeds the products and is as busy as they are, so the widest
 -- tiles win that dK, dV, S and dP leave registers for: 240 a thread of two consumer warpgroups.
 
-local tiles
-if widest <= 64 then -- S and dP take 64 registers each, dK and dV 32
+local tiles = require("sm90.candidate").backward
+if tiles then -- to be tried
+elseif widest <= 64 then -- S and dP take 64 registers each, dK and dV 32
   tiles = { queries = 128, keys = 128, warpgroups = 2, v_steps = 4,
     reason = "S, dP, dK, dV and V take 208 of 240 registers" }
 elseif widest <= 128 then -- S and dP 32 each, dK and dV 64

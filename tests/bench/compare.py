@@ -8,7 +8,7 @@ by cuDNN now over cuDNN then, a factor held to [0.88, 1.10].
 
     compare.py --seconds 300 --save runs.json              all cells that fit the time, rows as they end
     compare.py --only 'D128 causal' --pass fwd             cells whose name has these words
-    compare.py --show runs.json [more.json] [--markdown] [--plot speed.png]    no GPU needed
+    compare.py --show runs.json [more.json] [--markdown | --short] [--plot speed.png]    no GPU needed
 
 FLOPs are 4 B H S S D forward and 2.5 times that backward, half of it causal.
 """
@@ -96,13 +96,15 @@ def contestants(torch, cell, which, options):
 # ---- Measuring -----------------------------------------------------------------------------------------
 
 
-def elapsed_ms(torch, run):
+def elapsed_ms(torch, run, during=lambda: None):
+    """Milliseconds of what run() enqueues, and what during() gave while the GPU was at it."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     run()
     end.record()
+    seen = during()
     end.synchronize()
-    return start.elapsed_time(end)
+    return start.elapsed_time(end), seen
 
 
 def capture(torch, make):
@@ -112,7 +114,7 @@ def capture(torch, make):
     with torch.cuda.stream(stream):
         call = make()
         call()
-        once = min(elapsed_ms(torch, call) for _ in range(2))
+        once = min(elapsed_ms(torch, call)[0] for _ in range(2))
         count = max(1, min(200, round(REPLAY_MS / max(once, 1e-3))))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
@@ -137,26 +139,26 @@ def measure(torch, cell, which, options):
             graphs[name] = capture(torch, make)
         except Exception as error:  # a peer that does not take this case is left out, in words
             missing[name] = str(error).split("\n")[0][:120]
-    times = {name: [] for name in graphs}
-    clocks = []
+    times, clocks = {name: [] for name in graphs}, {name: [] for name in graphs}
     for turn in range(options.turns + 1):
         for name, (graph, count, _) in graphs.items():
-            ms = elapsed_ms(torch, graph.replay) / count
+            ms, mhz = elapsed_ms(torch, graph.replay, lambda: clock_mhz(torch))
             if turn:  # the first turn warms up
-                times[name].append(ms)
-                clocks.append(clock_mhz(torch))
+                times[name].append(ms / count)
+                clocks[name].append(mhz)
     work = flops(cell, which)
-    return {"cell": cell, "pass": which, "missing": missing, "mhz": statistics.median(clocks),
+    return {"cell": cell, "pass": which, "missing": missing,
+            "mhz": {name: statistics.median(list_) for name, list_ in clocks.items()},
             "tflops": {name: [work / ms * 1e-9 for ms in list_] for name, list_ in times.items()}}
 
 
 # ---- Reporting -----------------------------------------------------------------------------------------
 
 
-def recorded_fa3(run):
-    """FlashAttention-3's figure for this run, or None."""
+def recorded_fa3(run, mode=""):
+    """FlashAttention-3's figure for this run, or None; mode "det_": of its deterministic backward."""
     cell, which, cudnn = run["cell"], run["pass"], run["tflops"].get("cudnn")
-    then, fa3 = cell.get(f"cudnn_{which}"), cell.get(f"fa3_{which}")
+    then, fa3 = cell.get(f"cudnn_{which}"), cell.get(f"fa3_{mode}{which}")
     if not (then and fa3 and cudnn):
         return None
     return fa3 * min(1.10, max(0.88, statistics.median(cudnn) / then))
@@ -194,7 +196,7 @@ def print_row(run, markdown):
             figure += f" ({spread(run['tflops'][name]):.1f} %)"
         figures.append(figure)
     figures += [f"{ratios[r]:.2f}" if r in ratios else "-" for r in ("cudnn", "best")]
-    figures.append(f"{run['mhz']:.0f}")
+    figures.append("/".join(f"{run['mhz'].get(name, 0):.0f}" for name in ("cudnn", "fagen")))
     name = f"{run['pass']} {cell_name(run['cell'])}"
     if markdown:
         print(f"| {name} | " + " | ".join(figures) + " |")
@@ -205,20 +207,59 @@ def print_row(run, markdown):
 
 
 def print_head(markdown):
-    names = [*COLUMNS, "/ cudnn", "/ best", "MHz"]
+    names = [*COLUMNS, "/ cudnn", "/ best", "MHz of both"]
     if markdown:
         print("| TFLOP/s, bf16 | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     else:
         print(f"{'TFLOP/s (spread)':36}" + "".join(f"{name:>14}" for name in names))
 
 
+def print_short(runs):
+    """For a README: a line for each pass, dimension and mask, a column for each length; fagen's TFLOP/s and,
+    in brackets, the ratio to the best of the others. Then a line for each cell that is not of that form."""
+    lengths = sorted({run["cell"]["seqlen"] for run in runs if is_regular(run["cell"])})
+    series, rest = {}, {}
+    for run in runs:
+        medians, ratios = summary(run)
+        if "fagen" not in medians or "best" not in ratios:
+            continue
+        figure = f"{medians['fagen']:.0f} ({ratios['best']:.2f})"
+        cell = run["cell"]
+        which = {"fwd": "forward", "bwd": "backward"}[run["pass"]]
+        case = f"D = {cell['dim']}, {'causal' if cell['causal'] else 'full'}"
+        if is_regular(cell):
+            series.setdefault(f"{which}, {case}", {})[cell["seqlen"]] = figure
+        else:
+            sizes = "B = {batch}, H = {heads}/{heads_kv}, S = {seqlen}".format(**cell)
+            rest.setdefault(f"{case}, {sizes}", {})[which] = figure
+    print_table([f"S = {n}" for n in lengths], lengths, series)
+    print_table(["forward", "backward"], ["forward", "backward"], rest)
+
+
+def print_table(titles, columns, lines):
+    print("\n| TFLOP/s (of the best other) | " + " | ".join(titles) + " |\n|---|" + "---|" * len(titles))
+    for line in sorted(lines, key=lambda line: line.startswith("backward")):
+        print(f"| {line} | " + " | ".join(lines[line].get(column, "-") for column in columns) + " |")
+    print()
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
 def print_means(runs):
     for which in ("fwd", "bwd"):
         best = [summary(r)[1]["best"] for r in runs if r["pass"] == which and "best" in summary(r)[1]]
         if best:
-            mean = math.exp(sum(map(math.log, best)) / len(best))
-            print(f"{which}: geometric mean {mean:.3f} of the best of the others over {len(best)} cells, "
-                  f"smallest {min(best):.3f}")
+            print(f"{which}: geometric mean {geometric_mean(best):.3f} of the best of the others over "
+                  f"{len(best)} cells, smallest {min(best):.3f}")
+    both = [(run, summary(run)[0]) for run in runs if {"fagen", "fagen_det"} <= run["tflops"].keys()]
+    if both:
+        own = [medians["fagen_det"] / medians["fagen"] for _, medians in both]
+        fa3 = [medians["fagen_det"] / recorded for run, medians in both
+               for recorded in [recorded_fa3(run, "det_")] if recorded]
+        print(f"deterministic: geometric mean {geometric_mean(own):.3f} of fagen's default, smallest "
+              f"{min(own):.3f}; smallest {min(fa3, default=math.nan):.3f} of FA3's own deterministic mode")
 
 
 def merge(files):
@@ -233,26 +274,34 @@ def merge(files):
     return list(merged.values())
 
 
+def is_regular(cell):
+    """Whether the cell is one of the series over lengths, 16384 tokens a call and no groups."""
+    return (cell["dim"] in (64, 128, 256) and cell["batch"] * cell["seqlen"] == 16384
+            and cell["heads"] == cell["heads_kv"] and cell["seqlen"] >= 512)
+
+
 def plot(runs, path):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    panels = sorted({(r["pass"], r["cell"]["dim"], r["cell"]["causal"]) for r in runs
-                     if r["cell"]["dim"] in (64, 128, 256)}, key=lambda p: (p[0] != "fwd", p[1:]))
+    series = [r for r in runs if is_regular(r["cell"])]
+    panels = sorted({(r["pass"], r["cell"]["dim"], r["cell"]["causal"]) for r in series},
+                    key=lambda p: (p[0] != "fwd", p[1:]))
     columns = 3
     rows = -(-len(panels) // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(12, 3 * rows), squeeze=False)
     for axis, (which, dim, causal) in zip(axes.flat, panels):
         axis.set_title(f"{which} D={dim} {'causal' if causal else 'full'}")
         for name in ("fa2", "cudnn", "fa3", "fagen"):
-            points = sorted((r["cell"]["seqlen"], summary(r)[0][name]) for r in runs
+            points = sorted((r["cell"]["seqlen"], summary(r)[0][name]) for r in series
                             if (r["pass"], r["cell"]["dim"], r["cell"]["causal"]) == (which, dim, causal)
-                            and r["cell"]["batch"] * r["cell"]["seqlen"] == 16384
-                            and r["cell"]["heads"] == r["cell"]["heads_kv"] and name in summary(r)[0])
+                            and name in summary(r)[0])
             if points:
-                axis.plot(*zip(*points), marker="o", label=name,
-                          linewidth=2.5 if name == "fagen" else 1.2)
+                axis.plot(*zip(*points), marker="o", linewidth=2.5 if name == "fagen" else 1.2,
+                          linestyle="--" if name == "fa3" else "-",
+                          label="fa3, recorded" if name == "fa3" else name)
         axis.set_xscale("log", base=2)
+        axis.set_xticks([512, 1024, 2048, 4096, 8192, 16384], ["512", "1k", "2k", "4k", "8k", "16k"])
         axis.set_ylim(bottom=0)
         axis.set_xlabel("sequence length")
         axis.set_ylabel("TFLOP/s")
@@ -294,14 +343,18 @@ def main():
     parser.add_argument("--save", help="write what was measured as JSON")
     parser.add_argument("--show", nargs="+", metavar="FILE", help="merge and print saved runs")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--short", action="store_true", help="with --show: the table of the README")
     parser.add_argument("--plot", metavar="PNG")
     options = parser.parse_args()
     options.passes = options.passes or ["fwd", "bwd"]
     if options.show:
         runs = merge(options.show)
-        print_head(options.markdown)
-        for run in runs:
-            print_row(run, options.markdown)
+        if options.short:
+            print_short(runs)
+        else:
+            print_head(options.markdown)
+            for run in runs:
+                print_row(run, options.markdown)
     else:
         runs = run_cells(options)
     print_means(runs)

@@ -81,7 +81,7 @@ compiles() {
   expect "$by: compile two into a folder" 0
   same "$by: and there they are" "$(names "cubins_$by/first" | tr '\n' ' ')" \
     "$name.cubin fa_fwd_sm80_cc86_f16_d64_causal.cubin "
-  same "$by: the cubin's bytes are those of the table" "$(cell $name 9)" \
+  same "$by: the cubin's bytes are those of the table" "$(cell $name 10)" \
     "$(stat -c %s "cubins_$by/first/$name.cubin")"
   same "$by: a cubin is an ELF file" "$(head -c 4 "cubins_$by/first/$name.cubin" | tail -c 3)" ELF
   same "$by: both are kept" "$(entries)" 2
@@ -213,7 +213,7 @@ own_only() {
   else not_ok "registers" "'$registers' in: $(cat stdout)"; fi
   if [[ $(cell $name 3) =~ ^[0-9]+\.[0-9]$ ]]; then ok "milliseconds"
   else not_ok "milliseconds" "$(cat stdout)"; fi
-  shared="$(cell $name 6) + $(cell $name 8)"
+  shared="$(cell $name 7) + $(cell $name 9)"
   run explain fwd sm80 bf16 d64
   expect "explain" 0
   if "$fagen" list | grep -A1 '^  sm80' | grep -q 'runs here'; then

@@ -280,7 +280,8 @@ static void a_cold_kernel_leaves_the_capture_as_it_was(void **state) {
 
 static void memory_of_each_kind_is_taken_or_named(void **state) {
   (void)state;
-  const driver *cu = ((cuda_device *)context->device)->cu;
+  const cuda_device *device = context->device;
+  const driver *cu = device->cu;
   void *pinned;
   CUdeviceptr managed, pooled;
   fa_args args = make_args();
@@ -288,7 +289,7 @@ static void memory_of_each_kind_is_taken_or_named(void **state) {
   expect_cu(gpu.CtxSetCurrent(primary));
   expect_cu(gpu.MemHostAlloc(&pinned, TENSOR_BYTES, 0));
   expect_cu(gpu.MemAllocManaged(&managed, TENSOR_BYTES, CU_MEM_ATTACH_GLOBAL));
-  expect_cu(cu->MemAllocAsync(&pooled, TENSOR_BYTES, NULL));
+  expect_cu(cu->MemAllocFromPoolAsync(&pooled, TENSOR_BYTES, device->pool, NULL));
   args.q.data = host;
   expect_refused(fa_forward(context, &args, NULL), FA_INVALID, "q: address|the host|device 0");
   args.q.data = pinned;
@@ -486,6 +487,54 @@ static void a_launch_costs_little_more_than_the_drivers(void **state) {
   expect_cu(gpu.StreamDestroy(stream));
 }
 
+static void a_kernel_that_is_there_is_found_in_no_time(void **state) {
+  (void)state;
+  enum { LOOKUPS = 200000, ROUNDS = 7 };
+  const fa_kernel *kernel = get("bwd sm80 f16 d64"), *again;
+  fa_spec spec = FA_SPEC_INIT;
+  double least = INFINITY, most = 0;
+  expect_ok(fa_spec_parse(&spec, "bwd sm80 f16 d64"));
+  for (int round = 0; round < ROUNDS; ++round) {
+    double begin = microseconds();
+    for (int i = 0; i < LOOKUPS; ++i) fa_get_kernel(&again, context, &spec);
+    double nanoseconds = (microseconds() - begin) * 1e3 / LOOKUPS;
+    least = fmin(least, nanoseconds);
+    most = fmax(most, nanoseconds);
+  }
+  assert_ptr_equal(again, kernel);
+  printf("fa_get_kernel of a kernel that is there: %.0f to %.0f ns\n", least, most);
+  assert_true(least < 100);
+}
+
+/* A program that waits after every step must not pay for its workspace anew each time. */
+static void waiting_for_a_stream_keeps_the_workspace(void **state) {
+  (void)state;
+  enum { CALLS = 200 };
+  const driver *cu = ((cuda_device *)context->device)->cu;
+  CUstream stream = new_stream();
+  fa_args args = make_args();
+  void *workspace;
+  double with[2]; /* the library's workspace, and the caller's */
+  expect_ok(fa_memory_alloc(&workspace, context, 1 << 20));
+  for (int given = 0; given < 2; ++given) {
+    args.workspace = given ? workspace : NULL;
+    args.workspace_size = given ? 1 << 20 : 0;
+    expect_ok(fa_backward(context, &args, stream));
+    expect_cu(cu->StreamSynchronize(stream));
+    double begin = microseconds();
+    for (int i = 0; i < CALLS; ++i) {
+      expect_ok(fa_backward(context, &args, stream));
+      expect_cu(cu->StreamSynchronize(stream));
+    }
+    with[given] = (microseconds() - begin) / CALLS;
+  }
+  printf("a backward that is waited for: %.1f us, with the caller's workspace %.1f us\n", with[0],
+         with[1]);
+  assert_true(with[0] < with[1] + 50);
+  fa_memory_free(context, workspace);
+  expect_cu(gpu.StreamDestroy(stream));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(work_stays_on_the_callers_stream),
@@ -502,6 +551,8 @@ int main(void) {
       cmocka_unit_test(tensor_maps_are_encoded),
       cmocka_unit_test(a_second_context_reads_the_disk),
       cmocka_unit_test(a_launch_costs_little_more_than_the_drivers),
+      cmocka_unit_test(a_kernel_that_is_there_is_found_in_no_time),
+      cmocka_unit_test(waiting_for_a_stream_keeps_the_workspace),
   };
   const driver *cu;
   if (driver_open(&cu) || !device_open(&gpu)) {

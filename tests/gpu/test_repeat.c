@@ -1,5 +1,6 @@
 /* test_repeat.c: the same bits in a thousand runs, also beside another stream's work, in any batch,
-   and over one workspace that holds rubbish. A hang is ended by a signal. */
+   over one workspace that holds rubbish, and between a producer and a consumer. A hang is ended by a
+   signal. */
 #include "device.h"
 #include "numeric/dense.h"
 #include "runtime/context.h"
@@ -84,6 +85,7 @@ static void keep_busy(const dense *busy, CUstream stream) {
 
 static void assert_repeatable(const char *words, const dense *busy, CUstream other) {
   CUstream stream = new_stream();
+  print_message("  %s%s\n", words, busy ? ", beside a busy stream" : "");
   dense first, again;
   create(&first, words, 1, 200, 600);
   create(&again, words, 1, 200, 600);
@@ -230,12 +232,76 @@ static void calls_share_a_workspace_that_nobody_clears(void **state) {
   for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_workspace_needs_no_clearing(cases[i]);
 }
 
+/* ---- In a chain of work ------------------------------------------------------------------ */
+
+static void copy(void *to, const void *from, size_t bytes, CUstream stream) {
+  const cuda_device *device = support_context()->device;
+  expect_cu(device->cu->MemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, stream));
+}
+
+/* A chain's first launch must wait for the K that a slow producer writes, its later ones for each
+   other and for the last user of the workspace, and what consumes dQ, and then destroys it, for all
+   of them. Nothing but the stream's order says so, while programmatic launches start early. */
+static void assert_chain_in_order(const char *words, const dense *busy) {
+  CUstream stream = new_stream();
+  dense wanted, got[2];
+  void *workspace, *k, *dq[2];
+  create(&wanted, words, 1, 200, 600);
+  run(&wanted, stream);
+  for (int i = 0; i < 2; ++i) {
+    create(&got[i], words, 1, 200, 600);
+    expect_ok(fa_memory_alloc(&dq[i], support_context(), dense_bytes(&wanted, TRIAL_DQ)));
+  }
+  expect_ok(fa_memory_alloc(&k, support_context(), dense_bytes(&wanted, TRIAL_K)));
+  copy(k, wanted.device[TRIAL_K], dense_bytes(&wanted, TRIAL_K), stream);
+  size_t bytes = shared_workspace(&workspace, &wanted, &wanted);
+  for (int round = 0; round < RUNS; ++round) {
+    poison(workspace, bytes, stream);
+    for (int i = 0; i < 2; ++i) {
+      poison_outputs(&got[i], stream);
+      poison(got[i].device[TRIAL_K], dense_bytes(&wanted, TRIAL_K), stream);
+    }
+    dense_launch(support_context(), busy, FA_FWD, stream);
+    for (int i = 0; i < 2; ++i) {
+      got[i].args.workspace = workspace;
+      got[i].args.workspace_size = bytes;
+      copy(got[i].device[TRIAL_K], k, dense_bytes(&wanted, TRIAL_K), stream);
+      dense_launch(support_context(), &got[i], FA_FWD, stream);
+      dense_launch(support_context(), &got[i], FA_BWD, stream);
+      copy(dq[i], got[i].device[TRIAL_DQ], dense_bytes(&wanted, TRIAL_DQ), stream);
+      poison(got[i].device[TRIAL_DQ], dense_bytes(&wanted, TRIAL_DQ), stream);
+    }
+    for (int i = 0; i < 2; ++i) {
+      copy(got[i].device[TRIAL_DQ], dq[i], dense_bytes(&wanted, TRIAL_DQ), stream);
+      dense_download(&got[i], stream);
+      assert_same_outputs(&got[i], &wanted);
+    }
+  }
+  fa_memory_free(support_context(), workspace);
+  fa_memory_free(support_context(), k);
+  for (int i = 0; i < 2; ++i) {
+    fa_memory_free(support_context(), dq[i]);
+    dense_free(&got[i]);
+  }
+  dense_free(&wanted);
+  expect_cu(gpu.StreamDestroy(stream));
+}
+
+static void a_chain_keeps_the_order_of_its_stream(void **state) {
+  dense busy;
+  (void)state;
+  create(&busy, "bwd cpu bf16 d128 gqa2 causal det", 1, 1024, 1024);
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_chain_in_order(cases[i], &busy);
+  dense_free(&busy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_thousand_runs_give_the_same_bits),
       cmocka_unit_test(so_they_do_beside_a_busy_stream),
       cmocka_unit_test(an_entry_is_the_same_alone_and_among_1_to_63_others),
       cmocka_unit_test(calls_share_a_workspace_that_nobody_clears),
+      cmocka_unit_test(a_chain_keeps_the_order_of_its_stream),
   };
   if (on_gpu()) return cmocka_run_group_tests(tests, begin, support_end);
   printf("SKIP test_repeat: FAGEN_TEST_TARGET names no GPU target\n");

@@ -49,7 +49,7 @@ double checksum(const double *values, const int64_t extent[4], const int64_t str
 static fa_context *shared;
 
 /* The largest relative error of each output, by dtype, over all trials of the program. */
-static double largest[FA_F32 + 1][TRIAL_TENSORS];
+static double largest[FA_F32 + 1][TRIAL_PARAM + 1];
 
 static fa_status open_context(fa_context **out, int threads) {
   fa_options options = FA_OPTIONS_INIT;
@@ -159,21 +159,23 @@ static void assert_output_right(const char *text, const trial_output *output, in
   int64_t index = trial_index(output, at[0], at[1], at[2], at[3]);
   fail_msg(
       "%s: %s error %.3e, limit %.1e; at [%d, %d, %d, %d] got %.9g, wanted %.9g; %d not finite",
-      text, trial_tensor_name(output->tensor), output->error, limit, (int)at[0], (int)at[1],
-      (int)at[2], (int)at[3], output->got[index], output->wanted[index], (int)output->bad);
+      text, output->name, output->error, limit, (int)at[0], (int)at[1], (int)at[2], (int)at[3],
+      output->got[index], output->wanted[index], (int)output->bad);
 }
 
 void assert_result_right(const trial_options *options, const trial_result *result) {
-  char text[512];
+  char text[2048];
   int dtype = options->spec.dtype;
   describe(text, sizeof text, options);
+  size_t used = strlen(text);
+  if (result->params[0]) snprintf(text + used, sizeof text - used, ", %s", result->params);
   for (int i = 0; i < result->num_outputs; ++i) {
     const trial_output *output = &result->outputs[i];
     if (!output->reference_zero && output->error > largest[dtype][output->tensor])
       largest[dtype][output->tensor] = output->error;
     assert_output_right(text, output, dtype);
   }
-  if (result->damaged) fail_msg("%s: memory around %s was written to", text, result->damaged);
+  if (result->damaged[0]) fail_msg("%s: memory around %s was written to", text, result->damaged);
 }
 
 void assert_trial_right(const trial_options *options) {

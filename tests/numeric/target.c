@@ -8,13 +8,19 @@
 static const char *const target_names[] = {
     [FA_TARGET_CPU] = "cpu", [FA_TARGET_SM80] = "sm80", [FA_TARGET_SM90] = "sm90"};
 
-int target_of_tests(void) {
+static int read_target(void) {
   const char *wanted = getenv("FAGEN_TEST_TARGET");
   if (!wanted || !*wanted) return FA_TARGET_CPU;
   for (int target = FA_TARGET_CPU; target <= FA_TARGET_SM90; ++target)
     if (!strcmp(wanted, target_names[target])) return target;
   fprintf(stderr, "FAGEN_TEST_TARGET: '%s'; must be cpu, sm80 or sm90\n", wanted);
   exit(2);
+}
+
+int target_of_tests(void) {
+  static int target;
+  if (!target) target = read_target();
+  return target;
 }
 
 int on_gpu(void) {

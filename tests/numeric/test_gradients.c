@@ -37,13 +37,13 @@ static double kernel_loss(dense *p) {
   return sum;
 }
 
-static int keep_causal(const void *with, int64_t q, int64_t k) {
-  (void)with;
-  return k <= q;
+static int keep_causal(const void *with, const cli_pair *pair) {
+  const dense *p = with;
+  return pair->key <= pair->row + p->args.seqlen_k - p->args.seqlen_q;
 }
 
-static double double_score(const void *with, double s, int64_t q, int64_t k, double *derivative) {
-  (void)with, (void)q, (void)k;
+static double double_score(const void *with, const cli_pair *pair, double s, double *derivative) {
+  (void)with, (void)pair;
   *derivative = 2;
   return 2 * s;
 }
@@ -59,6 +59,7 @@ static double reference_loss(dense *p) {
   in.dim_qk = p->spec.dim_qk;
   in.dim_v = p->spec.dim_v;
   in.softmax_scale = p->args.softmax_scale;
+  in.with = p;
   if (p->spec.causal) in.keep = keep_causal;
   if (p->spec.variants[0]) in.score = double_score;
   expect_ok(reference_forward(&in, o, lse));

@@ -19,29 +19,33 @@ typedef struct study {
 
 static study s;
 
-static int causal(const void *with, int64_t q, int64_t k) {
+static int64_t position(const cli_pair *pair) {
+  return pair->row + s.in.seqlen_k - s.in.seqlen_q;
+}
+
+static int causal(const void *with, const cli_pair *pair) {
   (void)with;
-  return k <= q;
+  return pair->key <= position(pair);
 }
 
 /* Keys from two places before the query to the query. */
-static int window(const void *with, int64_t q, int64_t k) {
+static int window(const void *with, const cli_pair *pair) {
   (void)with;
-  return k <= q && k >= q - 2;
+  return pair->key <= position(pair) && pair->key >= position(pair) - 2;
 }
 
-static double softcap(const void *with, double score, int64_t q, int64_t k, double *derivative) {
+static double softcap(const void *with, const cli_pair *pair, double score, double *derivative) {
   const double cap = 2, t = tanh(score / cap);
-  (void)with, (void)q, (void)k;
+  (void)with, (void)pair;
   *derivative = 1 - t * t;
   return cap * t;
 }
 
-static double hide_odd_keys(const void *with, double score, int64_t q, int64_t k,
+static double hide_odd_keys(const void *with, const cli_pair *pair, double score,
                             double *derivative) {
-  (void)with, (void)q;
+  (void)with;
   *derivative = 1;
-  return k % 2 ? -INFINITY : score;
+  return pair->key % 2 ? -INFINITY : score;
 }
 
 /* ---- Setting up -------------------------------------------------------------------------- */
@@ -132,7 +136,7 @@ static void six_heads_share_two_under_causal(void **state) {
 
 /* q = 0, v[j] = j, dO = 1: O is the mean visible index and exp(LSE) the number of visible keys. */
 static void count_keys(int64_t seqlen_q, int64_t seqlen_k,
-                       int (*keep)(const void *, int64_t, int64_t)) {
+                       int (*keep)(const void *, const cli_pair *)) {
   begin(1, (int64_t[]){1, 1}, (int64_t[]){seqlen_q, seqlen_k}, (int64_t[]){1, 1});
   for (int64_t j = 0; j < seqlen_k; ++j) s.v[j] = (double)j;
   for (int64_t i = 0; i < seqlen_q; ++i) s.dout[i] = 1;
@@ -234,6 +238,55 @@ static void a_score_of_minus_infinity_is_not_visible(void **state) {
   assert_rows("dV", s.dv, (double[]){1. / 3, 0, 1. / 3, 0, 1. / 3, 0}, 6);
 }
 
+/* ---- Sinks ------------------------------------------------------------------------------- */
+
+static double sinks[8], dsinks[8];
+
+static double sink(const void *with, const cli_pair *row) {
+  (void)with;
+  return sinks[row->head];
+}
+
+static void add_dsink(void *to, const cli_pair *row, double dsink, double noise) {
+  (void)to;
+  assert_true(noise >= 0 && (noise > 0 || dsink == 0));
+  dsinks[row->head] += dsink;
+}
+
+/* A sink of ln 3 counts as three keys that have no value. */
+static void a_sink_joins_the_sum_and_gives_no_value(void **state) {
+  (void)state;
+  count_keys(4, 2, causal);
+  sinks[0] = log(3);
+  s.in.sink = sink;
+  compute();
+  assert_rows("O", s.o, (double[]){0, 0, 0, 1. / 5}, 4);
+  assert_rows("LSE", s.lse, (double[]){log(3), log(3), log(4), log(5)}, 4);
+  assert_rows("dV", s.dv, (double[]){1. / 4 + 1. / 5, 1. / 5}, 2);
+}
+
+static void a_sink_of_minus_infinity_is_none(void **state) {
+  (void)state;
+  count_keys(4, 2, causal);
+  sinks[0] = -INFINITY;
+  s.in.sink = sink;
+  compute();
+  assert_rows("O", s.o, (double[]){0, 0, 0, 0.5}, 4);
+  assert_rows("LSE", s.lse, (double[]){-INFINITY, -INFINITY, 0, log(2)}, 4);
+}
+
+static void a_sink_has_no_gradient_from_rows_without_keys(void **state) {
+  (void)state;
+  count_keys(4, 0, NULL);
+  sinks[0] = 1;
+  dsinks[0] = 0;
+  s.in.sink = sink;
+  s.in.sunk = add_dsink;
+  compute();
+  assert_rows("LSE", s.lse, (double[]){1, 1, 1, 1}, 4);
+  assert_near("dsink", dsinks[0], 0, 0);
+}
+
 /* ---- Finite differences ------------------------------------------------------------------ */
 
 /* The scalar whose gradients dO and dLSE stand for. */
@@ -289,6 +342,41 @@ static void gradients_with_mask_and_score_agree_with_differences(void **state) {
   assert_gradients();
 }
 
+/* A bias of each head, and one of each place. */
+static double biases[8], dbiases[8];
+
+static double biased(const void *with, const cli_pair *pair, double score, double *derivative) {
+  (void)with;
+  *derivative = 2;
+  return 2 * score + biases[pair->head] * (double)(pair->key - pair->row);
+}
+
+static void add_dbias(void *to, const cli_pair *pair, double score, double ds, double noise) {
+  (void)to, (void)score;
+  assert_true(noise > 0 && fabs(ds) < 1e6 * noise + 1);
+  dbiases[pair->head] += ds * (double)(pair->key - pair->row);
+}
+
+static void gradients_of_scores_and_sinks_agree_with_differences(void **state) {
+  (void)state;
+  begin(2, (int64_t[]){4, 2}, (int64_t[]){5, 3}, (int64_t[]){3, 4});
+  fill_all(normal);
+  for (int head = 0; head < 4; ++head) {
+    biases[head] = 0.3 * head - 0.5;
+    sinks[head] = head - 1.5;
+    dbiases[head] = dsinks[head] = 0;
+  }
+  s.in.dlse = s.dlse;
+  s.in.keep = causal;
+  s.in.score = biased;
+  s.in.sink = sink;
+  s.in.scored = add_dbias;
+  s.in.sunk = add_dsink;
+  assert_gradients();
+  assert_gradient("dbias", biases, dbiases, 4);
+  assert_gradient("dsink", sinks, dsinks, 4);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(six_heads_share_two_without_a_mask),
@@ -300,8 +388,12 @@ int main(void) {
       cmocka_unit_test(a_capped_score_has_the_known_gradient),
       cmocka_unit_test(what_no_row_sees_may_be_nan),
       cmocka_unit_test(a_score_of_minus_infinity_is_not_visible),
+      cmocka_unit_test(a_sink_joins_the_sum_and_gives_no_value),
+      cmocka_unit_test(a_sink_of_minus_infinity_is_none),
+      cmocka_unit_test(a_sink_has_no_gradient_from_rows_without_keys),
       cmocka_unit_test(gradients_agree_with_differences),
       cmocka_unit_test(gradients_with_mask_and_score_agree_with_differences),
+      cmocka_unit_test(gradients_of_scores_and_sinks_agree_with_differences),
   };
   return cmocka_run_group_tests(tests, expect_to_end, NULL);
 }

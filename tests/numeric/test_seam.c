@@ -77,6 +77,8 @@ static int sees_all(int64_t q, int64_t k) {
   return 1;
 }
 
+static const cli_sizes rows_from_minus_100 = {.seqlen_q = 200, .seqlen_k = 100};
+
 static void assert_oracle(const char *words, int (*first)(int64_t, int64_t),
                           int (*second)(int64_t, int64_t), double factor) {
   fa_spec spec = FA_SPEC_INIT, canonical = FA_SPEC_INIT;
@@ -86,12 +88,16 @@ static void assert_oracle(const char *words, int (*first)(int64_t, int64_t),
   expect_ok(fa_spec_parse(&spec, words));
   expect_ok(spec_canonicalise(&canonical, &spec));
   expect_ok(render_spec(&rendered, &canonical, support_overlay()));
-  expect_ok(oracle_compile(&compiled, rendered.keep, rendered.score));
-  for (int64_t q = -100; q < 100; ++q)
-    for (int64_t k = 0; k < 100; ++k)
-      if (oracle_keep(compiled, q, k) != (first(q, k) && second(q, k)))
+  cli_pair pair = {0};
+  oracle_words postfix = {rendered.keep, rendered.score, ""};
+  expect_ok(oracle_compile(&compiled, &postfix, &rows_from_minus_100, NULL, 0));
+  for (; pair.row < 200; ++pair.row)
+    for (pair.key = 0; pair.key < 100; ++pair.key) {
+      int64_t q = pair.row - 100, k = pair.key;
+      if (oracle_keep(compiled, &pair) != (first(q, k) && second(q, k)))
         fail_msg("%s: the mask '%s' is wrong at q %d, k %d", words, rendered.keep, (int)q, (int)k);
-  assert_near(rendered.score, oracle_score(compiled, 1.5, 3, 4, &slope), 1.5 * factor, 0);
+    }
+  assert_near(rendered.score, oracle_score(compiled, &pair, 1.5, &slope), 1.5 * factor, 0);
   assert_near(rendered.score, slope, factor, 0);
   oracle_free(compiled);
   render_free(&rendered);

@@ -263,7 +263,29 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   return 0;
 }
 
-EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
+/* Any address but NULL is a pool here. */
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+  if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return 1;
+  ++fake.pools;
+  *pool = (CUmemoryPool)&fake.pools;
+  return 0;
+}
+
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
+  return !pool || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || !value;
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  if (!pool) return 1;
+  --fake.pools;
+  return 0;
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
+                                        CUstream stream) {
+  if (!pool) return 1;
   CUresult result = allocate(address, bytes);
   ++fake.workspaces_taken;
   fake.workspace_from = stream;

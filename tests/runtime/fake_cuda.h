@@ -49,6 +49,7 @@ typedef struct fake_cuda {
   int loads_under_strict_capture;
   struct CUstream_st *workspace_from, *workspace_to; /* streams of the last cuMem...Async */
   void *workspace;
+  int pools; /* created and not destroyed */
   int workspaces_taken, workspaces_given, launches_at_give;
   fake_launch launches[FAKE_LAUNCHES];
   int num_launches;

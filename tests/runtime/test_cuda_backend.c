@@ -38,6 +38,7 @@ static void the_device_is_chosen_as_the_header_says(void **state) {
   assert_ptr_equal(fake_current(), &fake.primary[2]);
   for (int i = 0; i < FAKE_DEVICES; ++i) assert_int_equal(fake.primary[i].holders, i == 0);
   assert_int_equal(own.holders, 0);
+  assert_int_equal(fake.pools, 1); /* of the context that all tests share */
 
   fa_context *none;
   fa_options options = FA_OPTIONS_INIT;

@@ -180,6 +180,52 @@ static void sixteen_bit_tensors_are_aligned(void **state) {
   expect_nothing_done();
 }
 
+/* A tensor map's strides have 40 bits of bytes; a stride that leads nowhere may be any. */
+static void strides_that_tma_cannot_describe_are_refused(void **state) {
+  (void)state;
+  const fa_kernel *kernel = get("fwd sm90 bf16 d64");
+  const int64_t limit = (int64_t)1 << 39;
+  fa_args args = make_args();
+  args.target = FA_TARGET_SM90;
+  args.k.stride_batch = limit;
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID,
+                 "k.stride_batch: 549755813888|at most 549755813880 elements on sm90");
+  args.k.stride_batch = limit - 8; /* this much is taken: what is refused is how far k reaches */
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID, "o: overlaps k");
+  args.v.stride_seq = 4 * limit;
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID, "v.stride_seq: 2199023255552|at most");
+  args.v.stride_seq = HEADS * DIM;
+  args.q.stride_head = limit;
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID, "q.stride_head: 549755813888|at most");
+  expect_nothing_done();
+  args.q.stride_head = DIM;
+  args.batch = 1;
+  args.k.stride_batch = 8 * limit;
+  expect_ok(fa_launch(kernel, &args, NULL));
+  args = make_args(); /* kernels of sm80 compute addresses themselves */
+  args.k.stride_batch = 8 * limit;
+  expect_refused(fa_launch(fwd, &args, NULL), FA_INVALID, "o: overlaps k");
+}
+
+static void more_rows_than_sm90_counts_are_refused(void **state) {
+  (void)state;
+  const fa_kernel *kernel = get("fwd sm90 bf16 d64");
+  fa_args args = make_args();
+  args.target = FA_TARGET_SM90;
+  args.seqlen_k = INT32_MAX;
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID, "seqlen_k: 2147483647|2147483392");
+  args = make_args();
+  args.target = FA_TARGET_SM90;
+  args.seqlen_q = INT32_MAX - 254;
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID, "seqlen_q: 2147483393|2147483392");
+  args = make_args();
+  args.target = FA_TARGET_SM90;
+  args.batch = INT32_MAX / 2;
+  expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID,
+                 "batch * heads_q * seqlen: 3.22e+09 tiles|2147483392");
+  expect_nothing_done();
+}
+
 /* ---- Workspace ------------------------------------------------------------------------------- */
 
 /* Of the overlay's argument block, as probe/args.c.lua declares it: d is its last member. */
@@ -296,6 +342,8 @@ int main(void) {
       ON_DEVICE(a_size_of_zero_launches_nothing),
       ON_DEVICE(memory_of_the_host_or_elsewhere_is_refused),
       ON_DEVICE(sixteen_bit_tensors_are_aligned),
+      ON_DEVICE(strides_that_tma_cannot_describe_are_refused),
+      ON_DEVICE(more_rows_than_sm90_counts_are_refused),
       ON_DEVICE(a_missing_workspace_comes_from_the_callers_stream),
       ON_DEVICE(a_launch_says_what_workspace_it_needs),
       ON_DEVICE(a_device_without_pools_asks_for_workspace),

@@ -43,6 +43,7 @@ static const char *const sm90_forward[] = {
     "fwd sm90 bf16 d8,40,64,72,80,96,112,128,160,192,256",
     "fwd sm90 bf16 d64,80,96,128,192,256 causal",
     "fwd sm90 f16 d64,128,256 causal gqa4",
+    "fwd sm90 f16 d24,72,136,200 causal",
     "fwd sm90 bf16 d192 v128 causal",
     "fwd sm90 f16 d64 v256",
     "fwd sm90 bf16 d128 v64 gqa8",

@@ -77,6 +77,40 @@ static void the_report_gives_registers_spills_and_shared_memory(void **state) {
   forget(&c);
 }
 
+/* Its accumulator is touched before it is waited for. */
+static void a_serialised_product_is_reported(void **state) {
+  (void)state;
+  static const char source[] =
+      "extern \"C\" __global__ void serialised(float *out, unsigned long long a) {\n"
+      "  float c[4] = {0, 0, 0, 0};\n"
+      "  for (int i = 0; i < 8; ++i) {\n"
+      "    asm volatile(\"wgmma.fence.sync.aligned;\");\n"
+      "    asm volatile(\"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 \"\n"
+      "                 \"{%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, 0;\"\n"
+      "                 : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) : \"l\"(a));\n"
+      "    asm volatile(\"wgmma.commit_group.sync.aligned;\");\n"
+      "    c[0] *= 2.0f;\n"
+      "  }\n"
+      "  asm volatile(\"wgmma.wait_group.sync.aligned 0;\");\n"
+      "  out[threadIdx.x] = c[0] + c[1] + c[2] + c[3];\n"
+      "}\n"
+      "extern \"C\" __global__ void other(float *out) { *out = 0; }\n";
+  compiled c;
+  render(&c, "fwd sm90 bf16 d64 probe_cluster");
+  free(c.text.kernel.text);
+  c.text.kernel.text = strdup(source);
+  expect_ok(nvrtc_compile(&c.code, library, &c.text, &c.spec));
+  assert_int_equal(c.code.num_entries, 2);
+  for (int i = 0; i < 2; ++i) {
+    const cubin_entry *entry = &c.code.entries[i];
+    if (strcmp(entry->name, "serialised"))
+      assert_int_equal(entry->serialised, 0);
+    else
+      assert_in_range(entry->serialised, 7500, 7599);
+  }
+  forget(&c);
+}
+
 static void entries_survive_their_text(void **state) {
   (void)state;
   compiled c;
@@ -91,6 +125,7 @@ static void entries_survive_their_text(void **state) {
     assert_int_equal(a->registers, b->registers);
     assert_int_equal(a->shared_bytes, b->shared_bytes);
     assert_int_equal(a->spill_bytes, b->spill_bytes);
+    assert_int_equal(a->serialised, b->serialised);
   }
   text[strlen(text) / 2] = '\0';
   assert_false(cubin_parse_entries(&read, text));
@@ -287,6 +322,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_arch_compiles),
       cmocka_unit_test(the_report_gives_registers_spills_and_shared_memory),
+      cmocka_unit_test(a_serialised_product_is_reported),
       cmocka_unit_test(entries_survive_their_text),
       cmocka_unit_test(an_error_names_the_template_line),
       cmocka_unit_test(an_unknown_arch_is_refused_with_those_there_are),

@@ -1,0 +1,39 @@
+/* variant_list.c: see variant_list.h. */
+#include "variant_list.h"
+
+#include "support.h"
+
+#include "gen/bundle.h"
+#include "gen/render.h"
+#include "gen/spec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void look_into(listed_variant *out, const char *name) {
+  char words[FA_NAME_MAX];
+  fa_spec spec = FA_SPEC_INIT, canonical = FA_SPEC_INIT;
+  render_result rendered;
+  snprintf(out->name, sizeof out->name, "%s", name);
+  snprintf(words, sizeof words, "fwd cpu f32 d8 %s", name);
+  expect_ok(fa_spec_parse(&spec, words));
+  expect_ok(spec_canonicalise(&canonical, &spec));
+  expect_ok(render_spec(&rendered, &canonical, support_overlay()));
+  out->keeps = rendered.keep[0] != '\0';
+  out->scores = rendered.score[0] != '\0';
+  out->sinks = rendered.sink[0] != '\0';
+  out->params = rendered.params;
+  render_free(&rendered);
+}
+
+size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]) {
+  const size_t of_the_tests = 4;
+  size_t count = 0;
+  bundle_names names;
+  expect_ok(bundle_variants(&names, support_overlay()));
+  assert_in_range(names.count, of_the_tests, VARIANTS_LISTED_MAX);
+  for (size_t i = 0; i < names.count; ++i)
+    if (strcmp(names.names[i], "causal")) look_into(&out[count++], names.names[i]);
+  bundle_names_free(&names);
+  return count;
+}
