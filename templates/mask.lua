@@ -9,6 +9,7 @@
 local expr, linear, simplify = require "expr", require "linear", require "simplify"
 local params, variant = require "params", require "variant"
 local text, postfix = require "expr_text", require "postfix"
+local range = require "range"
 
 -- The keeps of all variants but `left_out`.
 local function conjunction(left_out)
@@ -81,12 +82,23 @@ local function same(a, b)
   return a == b or a and b and a.base == b.base and a.plus == b.plus
 end
 
+-- Where integers have 32 bits, a term of a bound is held so near that sums with positions are safe. A
+-- bound that is further out than any position means the same nearer.
+local nearest = 2.0 ^ 29
+local function held_near(term, node, far)
+  local reach = range.of(node)
+  if reach[2] > nearest then term = string.format("min(%s, %s)", term, far) end
+  if reach[1] < -nearest then term = string.format("max(%s, -%s)", term, far) end
+  return term
+end
+
 -- sign * (by * name + the sum's uniform terms + its constant), sign 1 or -1, by -1, 0 or 1.
 local function bound_of(sign, by, name, sum, names)
   local base = by * sign == 0 and "" or (by * sign < 0 and "-" or "") .. name
   for _, atom in ipairs(sum.atoms) do
     local factor = atom.by * sign
     local term = text.inline(atom.node, names, 6)
+    if names.integer == "int" then term = held_near(term, atom.node, names.far) end
     if math.abs(factor) ~= 1 then term = string.format("%d * %s", math.abs(factor), term) end
     if base == "" then
       base = factor < 0 and "-" .. term or term
@@ -101,7 +113,11 @@ end
 -- of the walk. Other forms than +-walked, +-fixed are left to the predicate.
 local function solve(sum, walk)
   local coefficient, other = sum[walk.walked], sum[walk.fixed]
-  if math.abs(coefficient) ~= 1 or math.abs(other) > 1 then
+  local steep = math.abs(coefficient) ~= 1 or math.abs(other) > 1
+  for _, atom in ipairs(sum.atoms) do
+    steep = steep or walk.names.integer == "int" and math.abs(atom.by) > 1
+  end
+  if steep then
     walk.unsolved = true
     return everything, none
   end
