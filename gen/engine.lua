@@ -11,8 +11,8 @@
 --   refuse(message)      in a module: an error in the name of the file that called the module.
 --   unsupported(message) an error that is this version's limit and nobody's fault.
 -- The host gives read(name) -> text, path or nil, message; position() -> "file:line: " of the
--- template or module that runs; of its caller with true; of the definition with a function; and
--- limit(message), which raises FA_UNSUPPORTED.
+-- template or module that runs; of its caller with true; of the definition with a function; of a
+-- file's own code with its name, or nil; and limit(message), which raises FA_UNSUPPORTED.
 -- Nothing else here can reach a file, a clock or an address.
 
 local read, position, limit = ...
@@ -250,8 +250,7 @@ end
 
 -- For modules: complains about what the file that called the module did.
 function base.refuse(message)
-  local at = position(true)
-  if running and at:sub(1, #running.file) ~= running.file then at = running.at end
+  local at = running and (position(running.file) or running.at) or position(true)
   raw_error(at .. message, 0)
 end
 
@@ -259,7 +258,7 @@ end
 local function located(f, finish)
   local at = position(f)
   local function finished(...) return finish(f(...)) end
-  return function(...) return run_as(at:match("^(.*:)%d+: $"), at, finished, ...) end
+  return function(...) return run_as(at:match("^(.*):%d+: $"), at, finished, ...) end
 end
 
 -- A variant file sees the words of expressions too. Each is run once.

@@ -105,9 +105,26 @@ static int read_file(lua_State *L) {
   return 2;
 }
 
-/* position(), position(true), position(function): see engine.lua */
+/* Pushes "file:line: " of the innermost code of that file; nil when none of it runs. */
+static void push_position_in(lua_State *L, const char *file) {
+  lua_Debug at;
+  for (int level = 0; lua_getstack(L, level, &at); ++level) {
+    lua_getinfo(L, "Sl", &at);
+    int is_short = !strcmp(at.short_src, file), is_whole = !strcmp(at.source + 1, file);
+    if (at.currentline < 1 || (!is_short && !is_whole)) continue;
+    lua_pushfstring(L, "%s:%d: ", at.short_src, at.currentline);
+    return;
+  }
+  lua_pushnil(L);
+}
+
+/* position(), position(true), position(function), position(file): see engine.lua */
 static int position(lua_State *L) {
   lua_Debug at;
+  if (lua_isstring(L, 1)) {
+    push_position_in(L, lua_tostring(L, 1));
+    return 1;
+  }
   if (!lua_isfunction(L, 1)) {
     push_position(L, lua_toboolean(L, 1));
     return 1;

@@ -14,6 +14,7 @@
  *   - LSE is a natural logarithm, f32, one for each query head and row.
  *   - Sums are f32 whatever the storage type. dQ, dK, dV have the type of Q, K, V.
  *   - A size of 0 is success: outputs that still have elements get what an empty sum gives.
+ *   - Variants change scores and masks, each a small file of expressions: see fa_param below.
  *
  * HOW TO USE IT, in the order a program grows
  *   1. fa_forward, fa_backward: fill one fa_args, call. The kernel is found or built by itself.
@@ -213,7 +214,12 @@ static inline fa_tensor fa_bhsd(void *data, int64_t seqlen, int64_t heads, int64
   return t;
 }
 
-/* A parameter of a variant, by name ("softcap.cap") or, with name NULL, by fa_param_slot. */
+/* A parameter of a variant, by name ("softcap.cap") or, with name NULL, by fa_param_slot. A kernel
+   takes every parameter of its variants, each once. What a parameter is stands in the variant's
+   file: a scalar, within limits that are checked; or a table, dense, of one element for each query
+   head (heads_q), query (batch x seqlen_q) or key (batch x seqlen_k), or of a length that is given
+   here, perhaps for each query head (heads_q x length; then `length` counts them all). Values of
+   tables are not looked at before they are used; an index past an end of a table reads that end. */
 typedef struct fa_param {
   const char *name;
   int32_t slot;
@@ -221,7 +227,9 @@ typedef struct fa_param {
   double value;     /* a scalar's value; an i32 parameter takes whole numbers */
   const void *data; /* a table's values, f32 or i32, on the context's device */
   int64_t length;   /* of data, in elements */
-  float *grad; /* backward: receives the gradient, written and not added to; NULL = not wanted */
+  float
+      *grad; /* backward: receives the gradient, as many elements as the parameter has, written and
+                  not added to; NULL = not wanted. Only of parameters that are declared to have one. */
 } fa_param;
 
 typedef struct fa_args {
@@ -297,7 +305,8 @@ FA_API fa_status fa_get_kernel(const fa_kernel **out, fa_context *context, const
 /* Builds what is not there yet: `count` specs, specs[0].size bytes apart, to the first error. */
 FA_API fa_status fa_prebuild(fa_context *context, const fa_spec *specs, size_t count);
 
-/* Bytes that fa_launch needs as workspace for these sizes; tensors need not be set. */
+/* Bytes that fa_launch needs as workspace for these sizes; tensors need not be set, nor parameters,
+   but for the lengths of tables that have a gradient. */
 FA_API fa_status fa_workspace_size(size_t *bytes, const fa_kernel *kernel, const fa_args *args);
 
 /* Runs the kernel. Never compiles, allocates, synchronises the device or touches another stream;

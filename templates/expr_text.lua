@@ -1,11 +1,14 @@
 -- expr_text.lua: expressions as C.
 --
--- `names` says what a kernel calls things: q, k (positions), s, head, batch, row (the query's index);
--- lengths and parameters, what stands before the name of a length and of a parameter ("a->",
--- "a->p."); integer, the C type of integers; call, the C function for an operation without a sign.
--- A kernel that lacks a name cannot be asked for what needs it: the spec is refused.
+-- `names` says what a kernel calls things: q, k (positions), s, head, batch, row and key (the indices
+-- of query and key; key is k's where it is not given); lengths and parameters, what stands before the
+-- name of a length and of a parameter ("a->", "a->p."); integer, the C type of integers; call, the C
+-- function for an operation without a sign, or for one on reals in place of it ("real_add"); known,
+-- C names of terms that have one, by their node's id. A kernel that lacks a name cannot be asked for
+-- what needs it: the spec is refused.
 
 local expr, params, range = require "expr", require "params", require "range"
+local linear = require "linear"
 
 local text = {}
 
@@ -41,7 +44,7 @@ local function element(n, names)
   local base, per = parameters(names, slot), slot.declared.per
   if per == "head" then return base .. "[" .. named(names, "head", "at.head") .. "]" end
   if not per then return base end
-  local index = per == "q" and named(names, "row", "parameters of queries") or names.k
+  local index = per == "q" and named(names, "row", "parameters of queries") or names.key or names.k
   return string.format("%s[%s * %s + %s]", base, named(names, "batch", "at.batch"),
     text.length(names, "seqlen_" .. per), index)
 end
@@ -120,6 +123,9 @@ local function write(n, names, known, least)
   end
 
   local called = text.function_of(n)
+  if not called and n.type == "real" and names.call and names.call["real_" .. n.op] then
+    called = "real_" .. n.op
+  end
   if known[n.id] then
     result, level = known[n.id], 8
   elseif n.op == "const" then
@@ -157,7 +163,7 @@ end
 
 -- The text of a node as one C expression, and its precedence. least: the precedence it must have.
 function text.inline(n, names, least)
-  return write(n, names, {}, least or 0)
+  return write(n, names, names.known or {}, least or 0)
 end
 
 -- A statement of C, broken at blanks where it is longer than a line should be.
@@ -183,6 +189,14 @@ local function worth_a_name(n)
   return not ((n.op == "real" or n.op == "neg") and cheap[n[1].op])
 end
 
+-- Neither a sign nor a conversion of a scalar.
+local worth_keeping
+function worth_keeping(n)
+  if n.op == "neg" or n.op == "real" then return worth_keeping(n[1]) end
+  return n.op ~= "const" and n.op ~= "symbol" and n.op ~= "length"
+      and not (n.op == "param" and not params.slots[n.slot + 1].declared.per)
+end
+
 local function count_uses(roots)
   local uses, order = {}, {}
   local function use(n)
@@ -204,8 +218,9 @@ end
 function text.together(roots, names)
   local uses, order = count_uses(roots)
   local lines, known, numbers = {}, {}, {}
+  for _, id in ipairs(names.known and sorted(names.known) or {}) do known[id] = names.known[id] end
   for _, n in ipairs(order) do
-    if uses[n.id] > 1 and worth_a_name(n) then
+    if uses[n.id] > 1 and worth_a_name(n) and not known[n.id] then
       numbers[n.op] = (numbers[n.op] or 0) + 1
       local name = n.op .. "_" .. numbers[n.op]
       lines[#lines + 1] = text.wrap(string.format("const %s %s = %s;", c_type(n, names), name,
@@ -216,6 +231,30 @@ function text.together(roots, names)
   local texts = {}
   for i, root in ipairs(roots) do texts[i] = write(root, names, known, 0) end
   return texts, table.concat(lines, "\n")
+end
+
+-- Terms that are the same for all pairs of a head, taken out of loops: the lines of C that name them,
+-- and names that know them. Scalars stay where they are, as cheap as a constant.
+function text.uniforms(roots, names)
+  local lines, known = {}, {}
+  local function take(n)
+    if known[n.id] or n.op == "const" then return end
+    local scalar = n.op == "symbol" or n.op == "length"
+        or n.op == "param" and not params.slots[n.slot + 1].declared.per
+    if linear.uniform(n) and n.type ~= "truth" and not scalar and worth_keeping(n) then
+      local name = n.op == "param" and params.slots[n.slot + 1].field or "uniform_" .. #lines + 1
+      lines[#lines + 1] = text.wrap(string.format("const %s %s = %s;", c_type(n, names), name,
+        (write(n, names, known, 0))))
+      known[n.id] = name
+    else
+      for _, child in ipairs(n) do take(child) end
+    end
+  end
+  for _, root in ipairs(roots) do take(root) end
+  local knowing = {}
+  for _, key in ipairs(sorted(names)) do knowing[key] = names[key] end
+  knowing.known = known
+  return table.concat(lines, "\n"), knowing
 end
 
 -- ---- Functions ------------------------------------------------------------------------------------

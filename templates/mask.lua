@@ -9,6 +9,7 @@
 local expr, linear, simplify = require "expr", require "linear", require "simplify"
 local params, variant = require "params", require "variant"
 local text, postfix = require "expr_text", require "postfix"
+local range = require "range"
 
 -- The keeps of all variants but `left_out`.
 local function conjunction(left_out)
@@ -81,12 +82,23 @@ local function same(a, b)
   return a == b or a and b and a.base == b.base and a.plus == b.plus
 end
 
+-- Where integers have 32 bits, a term of a bound is held so near that sums with positions are safe. A
+-- bound that is further out than any position means the same nearer.
+local nearest = 2.0 ^ 29
+local function held_near(term, node, far)
+  local reach = range.of(node)
+  if reach[2] > nearest then term = string.format("min(%s, %s)", term, far) end
+  if reach[1] < -nearest then term = string.format("max(%s, -%s)", term, far) end
+  return term
+end
+
 -- sign * (by * name + the sum's uniform terms + its constant), sign 1 or -1, by -1, 0 or 1.
 local function bound_of(sign, by, name, sum, names)
   local base = by * sign == 0 and "" or (by * sign < 0 and "-" or "") .. name
   for _, atom in ipairs(sum.atoms) do
     local factor = atom.by * sign
     local term = text.inline(atom.node, names, 6)
+    if names.integer == "int" then term = held_near(term, atom.node, names.far) end
     if math.abs(factor) ~= 1 then term = string.format("%d * %s", math.abs(factor), term) end
     if base == "" then
       base = factor < 0 and "-" .. term or term
@@ -101,7 +113,11 @@ end
 -- of the walk. Other forms than +-walked, +-fixed are left to the predicate.
 local function solve(sum, walk)
   local coefficient, other = sum[walk.walked], sum[walk.fixed]
-  if math.abs(coefficient) ~= 1 or math.abs(other) > 1 then
+  local steep = math.abs(coefficient) ~= 1 or math.abs(other) > 1
+  for _, atom in ipairs(sum.atoms) do
+    steep = steep or walk.names.integer == "int" and math.abs(atom.by) > 1
+  end
+  if steep then
     walk.unsolved = true
     return everything, none
   end
@@ -258,12 +274,16 @@ end
 -- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of
 -- the fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices
 -- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
--- an index; names: as for the predicate, and far, a number past every position. A target that holds tiles whole, with keys past the end in the last, says so for the
--- mask to cover them: cut = true where keys are walked; where they are fixed, inside is the C name
--- of "none is past the end". Gives setup (lines of C), runs of { from, to, masked }, each from the
--- end of the one before; longest, "first" or "last": which fixed positions visit the most; and
--- unsolved: whether tiles of masked runs may be empty or full all the same, since not every
--- comparison could be solved. With ends_only, for whoever loads tiles but does not mask them, one run.
+-- an index; names: as for the predicate, and far, a number past every position. A target that holds
+-- tiles whole, with keys past the end in the last, says so for the mask to cover them: cut = true
+-- where keys are walked; where they are fixed, inside is the C name of "none is past the end". Gives
+--   setup     lines of C
+--   runs      { from, to, masked }, each from the end of the one before
+--   longest   "first" or "last": which fixed positions visit the most
+--   unsolved  whether tiles of masked runs may be empty or full all the same, since not every
+--             comparison could be solved
+--   by_head   whether setup names the query head
+-- With ends_only, for whoever loads tiles but does not mask them, there is one run.
 function mask.runs(given)
   local walk = {}
   for _, key in ipairs(sorted(given)) do walk[key] = given[key] end
@@ -321,8 +341,9 @@ function mask.runs(given)
     run(from, to, false)
     run(to, finish, true)
   end
-  return { setup = table.concat(setup, "\n"), runs = runs, longest = longest,
-    unsolved = walk.unsolved }
+  local lines = table.concat(setup, "\n")
+  return { setup = lines, runs = runs, longest = longest, unsolved = walk.unsolved,
+    by_head = walk.names.head and lines:find("%f[%w_]" .. walk.names.head .. "%f[^%w_]") ~= nil }
 end
 
 return mask

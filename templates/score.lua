@@ -41,6 +41,27 @@ local composed = written and simplify.graph(written)
 local sink = sink_written and simplify.graph(sink_written)
 local by_s = composed and derivative(composed, s)
 
+-- Where a division takes long: by what is the same for all pairs, it is a product with a reciprocal
+-- that is formed once.
+local function with_reciprocals(n)
+  local by = {}
+  expr.each(n, function(m)
+    if m.op == "div" and linear.uniform(m[2]) and not linear.uniform(m[1]) then
+      by[m.id] = expr.make("mul", "real", expr.substitute(m[1], by),
+        simplify.make("div", "real", expr.const(1.0), m[2]))
+    end
+  end)
+  return expr.substitute(n, by)
+end
+
+-- Beside what jumps, only the nearest number will do.
+local jumps = composed and expr.any(composed, function(n)
+  return n.type == "real" and (n.op == "floor" or n.op == "idiv" or n.op == "mod")
+end)
+if composed and spec.target ~= "cpu" and not jumps then
+  composed, by_s = with_reciprocals(composed), with_reciprocals(by_s)
+end
+
 local score = {
   identity = composed == nil,
   -- Whether text and derivative_text name the positions.
@@ -85,6 +106,10 @@ for i, slot in ipairs(params.slots) do
   if slot.declared.grad then score.graded[#score.graded + 1] = i - 1 end
 end
 
+-- Whether the scores have a part in the gradient of a slot; the others' come from the sink, or are 0.
+score.moved_by = {}
+for _, g in ipairs(score.gradients) do score.moved_by[g.slot] = true end
+
 -- Refuses what a target's kernels do not do; supported: names of what they do.
 function score.check(supported)
   local function refuse_without(feature, what)
@@ -92,7 +117,7 @@ function score.check(supported)
     unsupported(string.format("target %s: this version has no %s in a %s kernel", spec.target, what,
       spec.pass))
   end
-  if sink then refuse_without("sink", "sink") end
+  if sink and spec.pass == "fwd" then refuse_without("sink", "sink") end
   if spec.pass == "bwd" and #score.graded > 0 then
     local slot = params.slots[score.graded[1] + 1]
     refuse_without("gradients", "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
@@ -121,6 +146,13 @@ end
 -- The new score as a C expression; names: see expr_text.lua.
 function score.text(names)
   return (text.inline(composed, names))
+end
+
+-- Terms of score and mask that loops need not form again: lines of C, and names that know them.
+function score.uniforms(names, keep)
+  local roots = { composed, spec.pass == "bwd" and by_s or nil }
+  roots[#roots + 1] = keep
+  return text.uniforms(roots, names)
 end
 
 -- d(new score) / d(old score) as a C expression over the old score.

@@ -40,10 +40,8 @@ typedef struct preprocess_args {
   float *d;          /* batch x heads_q x seqlen_q: rowsum(dO * O) - dLSE */
   float *dq_sum;     /* batch x heads_q x seqlen_q x LD_QK, to be cleared */
   int *progress;     /* batch x heads_kv x key tiles, to be cleared */
-%   for _, slot in ipairs(graded) do
-%     if params.slots[slot + 1].declared.per == "q" then
-  float *${params.slots[slot + 1].field}; /* batch x heads_q x seqlen_q, to be cleared */
-%     end
+%   for _, field in ipairs(require("cpu.gradients").cleared) do
+  float *${field}; /* batch x heads_q x seqlen_q, to be cleared */
 %   end
 } preprocess_args;
 % end

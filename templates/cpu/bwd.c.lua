@@ -124,7 +124,9 @@ void ${spec.name}_main(
 % if not mask.trivial then
   const long long key_last = key_first + keys - 1;
 % end
+% if not walk.by_head then
   ${walk.setup}
+% end
 % if gradients.by_block ~= "" then
 
   ${gradients.by_block}
@@ -134,6 +136,9 @@ void ${spec.name}_main(
     const long long head = head_kv * GROUP + member;
     const element *q_head = rows_of(&a->q, batch, head);
     const element *dout_head = rows_of(&a->dout, batch, head);
+% if walk.by_head then
+    ${walk.setup}
+% end
     ${gradients.by_head}
 % for _, run in ipairs(walk.runs) do
 

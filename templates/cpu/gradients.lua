@@ -14,13 +14,20 @@ local gradients = {}
 local function slot_of(slot) return params.slots[slot + 1] end
 local function joined(lines) return table.concat(lines, "\n") end
 
--- Which of the graded parameters the scores have a part in.
-local by_scores = {}
-for _, g in ipairs(score.gradients) do by_scores[g.slot] = true end
+local by_scores = score.moved_by
+
+-- Fields of the parameters whose parts are cleared by the preprocess.
+gradients.cleared = {}
 
 local function kind_of(slot)
   local d = slot_of(slot).declared
   return d.size and "sized" or d.per or "scalar"
+end
+
+for _, slot in ipairs(score.graded) do
+  if by_scores[slot] and kind_of(slot) == "q" then
+    gradients.cleared[#gradients.cleared + 1] = slot_of(slot).field
+  end
 end
 
 -- Lines for each graded parameter of the scores, by kind: rules.kind(field, declared).

@@ -20,11 +20,8 @@ void ${spec.name}_preprocess(
       a->d[row + i] -= a->dlse[row + i];
 
   ops->zero(a->dq_sum + row * LD_QK, (long long)sizeof(float) * rows * LD_QK);
-% for _, slot in ipairs(spec.pass == "bwd" and require("score").graded or {}) do
-%   local of = require("params").slots[slot + 1]
-%   if of.declared.per == "q" then
-  ops->zero(a->${of.field} + row, (long long)sizeof(float) * rows);
-%   end
+% for _, field in ipairs(require("cpu.gradients").cleared) do
+  ops->zero(a->${field} + row, (long long)sizeof(float) * rows);
 % end
   if (block->x == 0 && head % GROUP == 0) {
     const long long tiles = (a->seqlen_k + KEYS - 1) / KEYS;

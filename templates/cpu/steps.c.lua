@@ -105,11 +105,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->d = d;
   p->dq_sum = dq_sum;
   p->progress = progress;
-%   for _, slot in ipairs(graded) do
-%     local of = params.slots[slot + 1]
-%     if of.declared.per == "q" then
-  p->${of.field} = parts.${of.field};
-%     end
+%   for _, field in ipairs(gradients.cleared) do
+  p->${field} = parts.${field};
 %   end
 %   if spec.pass == "bwd" then
 

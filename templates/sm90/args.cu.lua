@@ -1,4 +1,5 @@
 % -- The argument blocks, declared alike in the kernels and in their launch plan.
+% include "parameters.c.lua"
 typedef struct forward_args {
   int seqlen_q, seqlen_k, heads_q;
   float softmax_scale;
@@ -8,6 +9,9 @@ typedef struct forward_args {
 % if tiles.dynamic then
   unsigned section; /* heads whose tiles are taken together, longest first */
   unsigned *drawn;  /* tiles drawn beyond the first of each block; NULL: they go round the blocks */
+% end
+% if #require("params").slots > 0 then
+  parameters p;
 % end
 } forward_args;
 % if tiles.dynamic then

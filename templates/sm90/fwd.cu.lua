@@ -1,8 +1,12 @@
 % -- Attention forward with wgmma and TMA: one producer warpgroup, several consumers.
 % local mask, score = require "mask", require "score"
-% local position = { q = "q_position", k = "k_position", s = "s[i]" }
-% local position_in_last = { q = "q_position", k = "k_position", s = "s[i]", seqlen_k = "args.seqlen_k" }
-% local shifted = not mask.trivial or score.needs_positions and score.text(position):find("q_position")
+% local text = require "expr_text"
+% local places = require("gpu_names")("args.", { q = "q_position", k = "k_position", s = "s[i]" })
+% local uniforms, position = score.uniforms(places, mask.keep)
+% local position_in_last = { seqlen_k = "args.seqlen_k" }
+% for _, name in ipairs(sorted(position)) do position_in_last[name] = position[name] end
+% local score_text = score.identity and "" or score.text(position)
+% local shifted = not mask.trivial or score.needs_positions and score_text:find("q_position")
 % include "sm90/prelude.cu.lua"
 
 /* Attention forward: O = softmax(S) V and LSE, S = softmax_scale * Q K^T, with the online softmax
@@ -189,21 +193,21 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 % -- The scores of key_tile in s as the variants have them, -inf where the pair is not kept.
 % local function edit_scores(kept, scored)
 %   local scores = not score.identity and not scored and score.text(position)
-%   local text = (kept or "") .. (scores or "")
+%   local edits = (kept or "") .. (scores or "")
 #pragma unroll
 for (int i = 0; i < KEYS / 2; ++i) {
-%   if text:find("k_position") then
+%   if edits:find("k_position") then
   const int k_position = key_tile * KEYS + thread_column + i / 4 * 8 + i % 2;
 %   end
-%   if text:find("q_position") then
+%   if edits:find("q_position") then
   const int q_position = thread_q + i / 2 % 2 * 8;
 %   end
 %   if scores then
   s[i] = multiply(s[i], args.softmax_scale);
-  s[i] = ${scores};
+  ${text.wrap("s[i] = " .. scores .. ";")}
 %   end
 %   if kept then
-  if (!(${kept}))
+  ${text.wrap("if (!(" .. kept .. "))")}
     s[i] = MINUS_INFINITY;
 %   end
 }
@@ -279,7 +283,7 @@ advance<STAGES>(ring);
 % local function walk_keys(entry, ends_only)
 %   return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                      tile = entry.keys, tiles = "key_tiles", length = "args.seqlen_k",
-%                      integer = "int", ends_only = ends_only }
+%                      integer = "int", ends_only = ends_only, names = places }
 % end
 % local head_kv = spec.group > 1 and "head / GROUP" or "head"
 % for _, entry in ipairs(tiles.entries) do
@@ -454,6 +458,14 @@ ${spec.name}_${entry.name}(
     const unsigned q_tile = q_ring + (q_at.buffer * consumers + consumer) * Q_BYTES;
     const unsigned q = uniform(tile_word(q_tile, 16));
     const int rows = min(ROWS, args.seqlen_q - work.row_first - consumer * ROWS);
+% local said = uniforms .. score_text .. (mask.trivial and "" or mask.predicate(position))
+%     .. (score.sink and text.inline(score.sink, places) or "") .. walk_keys(entry).setup
+%   for _, name in ipairs { "head", "batch" } do
+%     if said:find("%f[%w_]" .. name .. "%f[^%w_]") then
+    const int ${name} = work.${name};
+%     end
+%   end
+    ${uniforms}
 % if shifted then
     const int q_first = work.row_first + consumer * ROWS + shift;
     const int thread_q = q_first + thread_row;
@@ -538,13 +550,28 @@ ${spec.name}_${entry.name}(
     const int row_first = work.row_first + consumer * ROWS;
     float *lse = args.lse + ((long long)work.batch * args.heads_q + work.head) * args.seqlen_q;
     float inverse[2];
+% if score.sink then
+    ${text.wrap("const float sink = multiply(" .. text.inline(score.sink, position) .. ", LOG2_E);")}
+% end
     #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const float sum = quad_sum(state.sum[row]);
       const int q_row = row_first + thread_row + 8 * row;
+% if score.sink then
+      /* The sink joins the sum, both below the larger of peak and sink. */
+      const float peak = multiply(state.peak[row], slope);
+      const float top = maximum(maximum(peak, sink), -LARGEST);
+      const float lowered = exp2_approx(subtract(peak, top));
+      const float total = multiply_add(sum, lowered, exp2_approx(subtract(sink, top)));
+      inverse[row] = is_zero(sum) ? 0.0f : multiply(lowered, reciprocal(total));
+      if (lane % 4 == 0 && q_row < args.seqlen_q)
+        lse[q_row] = is_zero(total) ? MINUS_INFINITY : multiply(add(log2_approx(total), top), LN_2);
+% else
       inverse[row] = is_zero(sum) ? 0.0f : reciprocal(sum);
       if (lane % 4 == 0 && q_row < args.seqlen_q)
-% if score.identity then
+% end
+% if score.sink then
+% elseif score.identity then
         lse[q_row] = is_zero(sum) ? MINUS_INFINITY
                                  : multiply_add(state.peak[row], args.softmax_scale,
                                                 multiply(log2_approx(sum), LN_2));

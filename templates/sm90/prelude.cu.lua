@@ -31,5 +31,6 @@ enum {
 };
 
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
+% include "gpu_functions.cu.lua"
 
 % include "sm90/tile.cu.lua"

@@ -9,6 +9,8 @@
 static long long min(long long a, long long b) { return a < b ? a : b; }
 % end
 
+% include "parameters_steps.c.lua"
+
 static fa_step *add_step(fa_plan *out, const char *entry, long long blocks, int threads,
                          unsigned arg_bytes) {
   fa_step *step = &out->steps[out->num_steps++];
@@ -125,6 +127,9 @@ static void plan_entry(const fa_problem *in, fa_plan *out, const char *entry, in
   a->heads_q = (int)in->heads_q;
   a->softmax_scale = in->softmax_scale;
   a->lse = in->lse;
+% if #require("params").slots > 0 then
+  set_parameters(&a->p, in);
+% end
   a->heads = (unsigned)heads;
   a->query_tiles = (int)query_tiles;
 % if dynamic then

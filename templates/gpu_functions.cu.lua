@@ -1,0 +1,104 @@
+% -- Functions of GPU kernels that only expressions of variants need, each where something calls it.
+% local mask, score, text = require "mask", require "score", require "expr_text"
+% local roots = score.everything(mask.keep)
+% local calls = text.functions_of(roots)
+% local has_div, has_neg = false, false
+% for _, root in ipairs(roots) do
+%   require("expr").each(root, function(n)
+%     has_div = has_div or n.op == "div" or n.type == "real" and (n.op == "idiv" or n.op == "mod")
+%     has_neg = has_neg or n.type == "real" and n.op == "neg"
+%   end)
+% end
+% if mask.conditional then
+#define FAR (1 << 29) /* past every position */
+% end
+% if calls.idiv_int or calls.mod_int then
+
+/* The quotient rounded down, also of negative numbers, and what it leaves. b is not 0. */
+DEVICE int floor_div(int a, int b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+% end
+% if calls.mod_int then
+DEVICE int floor_mod(int a, int b) { return a - floor_div(a, b) * b; }
+% end
+% if calls.abs_int then
+DEVICE int absolute(int a) { return a < 0 ? -a : a; }
+% end
+% if calls.within then
+
+/* An index into a table of `length` elements; past an end it is that end. */
+DEVICE int within(int index, int length) { return max(0, min(index, length - 1)); }
+% end
+% if has_neg then
+
+DEVICE float negative(float a) { return __uint_as_float(__float_as_uint(a) ^ 0x80000000u); }
+% end
+% if calls.abs then
+
+DEVICE float magnitude(float a) { return __uint_as_float(__float_as_uint(a) & 0x7fffffffu); }
+% end
+% if calls.min then
+DEVICE float smaller(float a, float b) { return a <= b ? a : b; }
+% end
+% if calls.max then
+DEVICE float larger(float a, float b) { return a >= b ? a : b; }
+% end
+% if has_div then
+
+DEVICE float quotient(float a, float b) {
+  float quotient;
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+}
+% end
+% if calls.tanh or calls.sigmoid then
+
+/* 1 / x, relative error 2^-23, 0 for infinity. */
+DEVICE float inverse_of(float x) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
+}
+% end
+% if calls.exp or calls.tanh or calls.sigmoid then
+
+/* e^x, relative error (2 + |x|) 2^-23. */
+DEVICE float exponential(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(multiply(x, 1.44269504f)));
+  return power;
+}
+% end
+% if calls.log then
+
+DEVICE float logarithm(float x) {
+  float power_of_2;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(power_of_2) : "f"(x));
+  return multiply(power_of_2, 0.693147181f);
+}
+% end
+% if calls.tanh then
+
+/* Absolute error 2^-22; the hardware's own tanh has 2^-11. */
+DEVICE float hyperbolic_tangent(float x) {
+  return multiply_add(-2.0f, inverse_of(add(exponential(add(x, x)), 1.0f)), 1.0f);
+}
+% end
+% if calls.sigmoid then
+
+DEVICE float sigmoid(float x) {
+  return inverse_of(add(1.0f, exponential(multiply(x, -1.0f))));
+}
+% end
+% if calls.floor or calls.mod then
+
+DEVICE float rounded_down(float x) {
+  float whole;
+  asm("cvt.rmi.f32.f32 %0, %1;" : "=f"(whole) : "f"(x));
+  return whole;
+}
+% end
+% if calls.mod then
+DEVICE float remainder(float a, float b) {
+  return subtract(a, multiply(rounded_down(quotient(a, b)), b));
+}
+% end
