@@ -15,8 +15,8 @@
 /* A folder given by mistake may hold anything; the bundle reads no larger file. */
 enum { MOST_FILES = 4096, LARGEST_FILE = 4 << 20 };
 
-extern const char engine_source[];
-extern const size_t engine_source_bytes;
+extern const char engine_source[], sandbox_source[];
+extern const size_t engine_source_bytes, sandbox_source_bytes;
 
 /* Threads that come at first at the same time all compute the same; one of them keeps it. */
 static fa_status digest_embedded(digest *out) {
@@ -30,6 +30,7 @@ static fa_status digest_embedded(digest *out) {
   digest_list *list = digest_list_new();
   if (!list) return fail(FA_NO_MEMORY, "templates: out of memory");
   digest_list_add(list, "engine", engine_source, engine_source_bytes);
+  digest_list_add(list, "sandbox", sandbox_source, sandbox_source_bytes);
   for (size_t i = 0; i < bundle_embedded_count; ++i) {
     const bundle_file *file = &bundle_embedded[i];
     digest_list_add(list, file->name, file->text, file->bytes);
