@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gen/bundle.h"
+#include "gen/render.h"
 #include "runtime/cache.h"
 #include "runtime/child_build.h"
 #include "runtime/fake_cuda.h"
@@ -268,9 +270,15 @@ static const char *inspect_emitted(fa_status status) {
   return status || there == 4 ? NULL : "a file is missing";
 }
 
+/* What `fagen list` does for each variant there is. */
 static fa_status list(void) {
-  const char *const argv[] = {"list"};
-  return run_command(CLI_LIST, cli_list, COUNT_OF(argv), argv);
+  bundle_names variants;
+  char *doc = NULL;
+  fa_status status = bundle_variants(&variants, PROBE_OVERLAY);
+  if (!status) status = render_variant_doc(&doc, "causal", PROBE_OVERLAY);
+  bundle_names_free(&variants);
+  free(doc);
+  return status;
 }
 
 static fa_status prune(void) {
