@@ -175,7 +175,8 @@ typedef struct fa_spec {
 FA_API fa_status fa_spec_parse(fa_spec *out, const char *words);
 
 /* Writes the canonical words, or the name of the emitted function, which is the same words joined
-   ("fa_fwd_cpu_f32_d64_causal"). buffer holds `bytes` bytes; FA_NAME_MAX always suffices. */
+   ("fa_fwd_cpu_f32_d64_causal"; a _ within a variant's name is doubled). buffer holds `bytes` bytes;
+   FA_NAME_MAX always suffices. */
 FA_API fa_status fa_spec_print(char *buffer, size_t bytes, const fa_spec *spec);
 FA_API fa_status fa_spec_name(char *buffer, size_t bytes, const fa_spec *spec);
 
