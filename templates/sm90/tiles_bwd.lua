@@ -40,6 +40,7 @@ tiles.q_bytes = tiles.qk_chunks * tiles.queries * row_bytes
 tiles.dout_bytes = tiles.v_chunks * tiles.queries * row_bytes
 tiles.ds_bytes = 2 * tiles.queries * row_bytes
 tiles.dout_stages = 2
+tiles.l2_promotion = 256
 
 local block_bytes = 227 * 1024 -- of shared memory, the most that one may have
 
