@@ -50,7 +50,7 @@ enum {
 /* Where things are in shared memory. */
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
-  STATISTICS = 1024, /* twice: LSE in exponents of 2, then -D, of a query tile */
+  STATISTICS = 1024, /* twice: -LSE in exponents of 2, then -D, of a query tile */
   K_TILE = ${tiles.header_bytes},
   V_TILE = K_TILE + K_BYTES,
   Q_TILES = V_TILE + V_BYTES,
@@ -64,7 +64,6 @@ enum {
 % end
 };
 
-#define PLUS_INFINITY __uint_as_float(0x7f800000u)
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 #define LOG2_E 1.44269504f
 
@@ -99,6 +98,11 @@ DEVICE void pass_turn(int *counter, int turn) {
 }
 % end
 
+% if not require("score").identity then
+/* Of a probability. */
+DEVICE bool is_zero(float p) { return __float_as_uint(p) == 0; }
+
+% end
 /* Of accumulators that no product has written, the value is 0 by selection. */
 DEVICE unsigned scaled(const float *c, float scale, bool any) {
   return any ? pack(multiply(c[0], scale), multiply(c[1], scale)) : 0;
@@ -149,8 +153,8 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
     const float d = inside ? args.d[row_0 + row] : 0.0f;
     /* A row that saw no key gets P = 0, and so do rows past the end. */
     const bool dead = __float_as_uint(lse) == 0xff800000u;
-    to[i] = dead ? PLUS_INFINITY : multiply(lse, LOG2_E);
-    to[QUERIES + i] = dead ? 0.0f : -d;
+    to[i] = dead ? MINUS_INFINITY : multiply(lse, -LOG2_E);
+    to[QUERIES + i] = dead ? 0.0f : multiply(d, -1.0f);
   }
   __syncwarp();
   release(shared + Q_FULL, at);

@@ -167,7 +167,7 @@ for (int i = 0; i < QUERIES / 2; ++i) {
 % local function probabilities(masked)
 #pragma unroll
 for (int j = 0; j < QUERIES / 8; ++j) {
-  const float2 lse = load_shared_pair(rows + 32 * j);
+  const float2 minus_lse = load_shared_pair(rows + 32 * j);
 #pragma unroll
   for (int i = 4 * j; i < 4 * j + 4; ++i) {
 %   if score.needs_positions then
@@ -182,7 +182,8 @@ for (int j = 0; j < QUERIES / 8; ++j) {
 %   if not score.identity then
     s[i] = ${score.text(position)};
 %   end
-    s[i] = exp2_approx(multiply_add(s[i], ${exponent_scale}, i % 2 ? -lse.y : -lse.x));
+    s[i] = exp2_approx(
+        multiply_add(s[i], ${exponent_scale}, i % 2 ? minus_lse.y : minus_lse.x));
   }
 }
 %   if masked == true then
@@ -202,7 +203,7 @@ for (int step = 0; step < QUERIES / 16; ++step) {
 %     local i = e == 0 and "i" or "i + 1"
     dp[${i}] = multiply(s[${i}], dp[${i}]);
 %     if not score.identity then
-    dp[${i}] = s[${i}] == 0.0f ? 0.0f : dp[${i}];
+    dp[${i}] = is_zero(s[${i}]) ? 0.0f : dp[${i}];
 %     end
 %   end
     ds[i / 2] = pack(dp[i], dp[i + 1]);
