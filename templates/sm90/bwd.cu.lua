@@ -2,6 +2,7 @@
 % local mask = require "mask"
 % local walk = require "sm90.walk_bwd"
 % local det, wide, grouped = spec.deterministic, tiles.wide, spec.group > 1
+% local ascending = walk.longest == (det and "last" or "first") -- key tiles, as they are taken
 % include "sm90/prelude_bwd.cu.lua"
 
 % include "sm90/preprocess.cu.lua"
@@ -204,7 +205,6 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   const int place = inside / width;
   const int pair = section * args.section + inside - place * width;
   key_tile at_keys;
-% local ascending = walk.longest == (det and "last" or "first")
   at_keys.first = ${ascending and "place" or "(key_tiles - 1 - place)"} * KEYS;
   at_keys.batch = pair / args.heads_kv;
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
@@ -216,20 +216,22 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   if (warp < 4) {
     registers_give_back<${tiles.producer_registers}>();
     ring_place at = {0, 1}; /* of an unused barrier, the phase before the first counts as ended */
-    if (warp == 0 && lane == 0) {
-      tma_prefetch(q_map);
-      tma_prefetch(dout_map);
-      mbarrier_arrive_expect(shared + K_FULL, K_CHUNKS * KEY_CHUNK);
-      for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
-        tma_load(shared + K_TILE + chunk * KEY_CHUNK, k_map, chunk * K_SPLIT, at_keys.first,
-                 at_keys.head_kv, at_keys.batch, shared + K_FULL);
-      mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
-      load_tile<V_CHUNKS>(shared + V_TILE, KEYS, v_map, at_keys.first, at_keys.head_kv,
-                          at_keys.batch, shared + V_FULL);
+    if (warp == 0) { /* the same for all lanes: joined with the next, it cost registers */
+      if (lane == 0) {
+        tma_prefetch(q_map);
+        tma_prefetch(dout_map);
+        mbarrier_arrive_expect(shared + K_FULL, K_CHUNKS * KEY_CHUNK);
+        for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
+          tma_load(shared + K_TILE + chunk * KEY_CHUNK, k_map, chunk * K_SPLIT, at_keys.first,
+                   at_keys.head_kv, at_keys.batch, shared + K_FULL);
+        mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
+        load_tile<V_CHUNKS>(shared + V_TILE, KEYS, v_map, at_keys.first, at_keys.head_kv,
+                            at_keys.batch, shared + V_FULL);
 % if tiles.dout_stages == 1 then
-      ring_place dout_at = {0, 1};
+        ring_place dout_at = {0, 1};
 % end
-      ${capture(each_head, load_queries)}
+        ${capture(each_head, load_queries)}
+      }
     } else if (warp == 3) {
 % if not det then
       launch_wait(); /* for D */
@@ -251,5 +253,9 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % end
   consume(args, dk_map, dv_map, at_keys, memory);
 }
+% if tiles.short then
+
+%   include "sm90/bwd_short.cu.lua"
+% end
 
 % include "sm90/convert.cu.lua"

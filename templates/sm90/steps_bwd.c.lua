@@ -57,6 +57,61 @@ static long long section_pairs(const fa_problem *in, long long pairs) {
 }
 
 %   end
+static void set_backward_args(backward_args *to, const fa_problem *in) {
+  to->lse = in->lse;
+  to->seqlen_q = (int)in->seqlen_q;
+  to->seqlen_k = (int)in->seqlen_k;
+  to->heads_q = (int)in->heads_q;
+  to->heads_kv = (int)in->heads_kv;
+  to->pairs = (unsigned)(in->batch * in->heads_kv);
+  to->softmax_scale = in->softmax_scale;
+  to->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
+}
+%   if tiles.short then
+
+/* Whether a block for whole heads pays: sequences are short, and few blocks idle in the last round,
+   80 % of all rounds being work, or 65 % of what is shorter still. It changes no sum of `det`. */
+static int is_short(const fa_problem *in) {
+  const long long heads = in->batch * in->heads_q, places = in->processors;
+  const long long rounds = (heads + places - 1) / places;
+  const int percent = in->seqlen_k > 256 ? 80 : 65;
+  return in->seqlen_q > 0 && in->seqlen_q <= ${tiles.short.rows} && in->seqlen_k > 0 &&
+         in->seqlen_k <= ${tiles.short.keys} && 100 * heads >= percent * rounds * places;
+}
+
+/* Everything in one launch. */
+static void plan_short(const fa_problem *in, fa_plan *out) {
+  const long long heads = in->batch * in->heads_q;
+  const long long blocks = heads < in->processors ? heads : in->processors;
+  const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  float *dq_sum = add_part(out, in, "dQ sum", blocks * query_tiles * ${tiles.dq_floats} * 4);
+  fa_step *step = add_step(out, "${spec.name}_short",
+                           blocks, ${tiles.threads}, sizeof(backward_args));
+  step->shared_bytes = ${tiles.short.shared_bytes};
+  add_map(step, &in->q, ${spec.dim_qk}, in->seqlen_q, in->heads_q, in->batch, QUERIES);
+  add_map(step, &in->k, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, KEYS);
+  add_map(step, &in->v, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, KEYS);
+  add_map(step, &in->o, ${spec.dim_v}, in->seqlen_q, in->heads_q, in->batch, QUERIES);
+  add_map(step, &in->dout, ${spec.dim_v}, in->seqlen_q, in->heads_q, in->batch, QUERIES);
+  add_map(step, &in->dq, ${spec.dim_qk}, in->seqlen_q, in->heads_q, in->batch, 16);
+%     if not tiles.dq_swizzled then
+  step->maps[5].box[0] = ${tiles.dq_columns}; /* a consumer's columns, packed */
+  step->maps[5].swizzle_bytes = 0;
+%     end
+  add_map(step, &in->dk, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, 16);
+  add_map(step, &in->dv, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, 16);
+  backward_args *b = (backward_args *)step->args;
+  set_backward_args(b, in);
+  b->d = 0;
+  b->dlse = in->dlse;
+  b->dq_sum = dq_sum;
+%     if spec.deterministic then
+  b->turns = 0;
+%     end
+  b->section = 0;
+}
+%   end
+
 % end
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
@@ -65,6 +120,12 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long counters = 1 + pairs * key_tiles * ${tiles.turns};
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
+% if tiles.short and spec.pass == "bwd" then
+  if (is_short(in)) {
+    plan_short(in, out);
+    return;
+  }
+% end
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
@@ -91,24 +152,20 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   if (key_tiles > 0)
     add_maps(in, step);
   backward_args *b = (backward_args *)step->args;
-  b->lse = in->lse;
+  set_backward_args(b, in);
   b->d = d;
+%   if tiles.short then
+  b->dlse = 0;
+%   end
   b->dq_sum = dq_sum;
 %   if spec.deterministic then
   b->turns = turns;
 %   end
-  b->seqlen_q = (int)in->seqlen_q;
-  b->seqlen_k = (int)in->seqlen_k;
-  b->heads_q = (int)in->heads_q;
-  b->heads_kv = (int)in->heads_kv;
-  b->pairs = (unsigned)pairs;
 %   if not mask.trivial or spec.deterministic then
   b->section = (unsigned)section_pairs(in, pairs);
 %   else
   b->section = 1; /* head after head */
 %   end
-  b->softmax_scale = in->softmax_scale;
-  b->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
 
   fa_step *convert = add_step(out, "${spec.name}_convert",
                               query_tiles * heads, 256, sizeof(convert_args));
