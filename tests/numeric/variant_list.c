@@ -27,7 +27,7 @@ static void look_into(listed_variant *out, const char *name) {
 }
 
 size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]) {
-  const size_t of_the_tests = 4;
+  const size_t of_the_tests = 16;
   size_t count = 0;
   bundle_names names;
   expect_ok(bundle_variants(&names, support_overlay()));
@@ -36,4 +36,24 @@ size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]) {
     if (strcmp(names.names[i], "causal")) look_into(&out[count++], names.names[i]);
   bundle_names_free(&names);
   return count;
+}
+
+/* ---- Cases ------------------------------------------------------------------------------- */
+
+/* Lengths below, at and past the tiles, of one row and of one key, and more rows than keys. */
+static const int64_t lengths[][2] = {{13, 8}, {65, 65}, {70, 130}, {130, 70},
+                                     {1, 97}, {97, 1},  {8, 13},   {64, 64}};
+static const int dims[] = {8, 40, 72, 16, 24};
+
+trial_options variant_case(unsigned n, const char *dtype, const char *words) {
+  char spec[FA_NAME_MAX];
+  const int64_t *length = lengths[n % COUNT_OF(lengths)];
+  const int layout = n / 5 % TRIAL_LAYOUTS, group = 1 + (int)(n / 2 % 3);
+  snprintf(spec, sizeof spec, "bwd cpu %s d%d gqa%d %s", dtype, dims[n / 3 % COUNT_OF(dims)], group,
+           words);
+  trial_options options = trial_of(spec, 1 + n / 4 % 2, 2 * group, length[0], length[1]);
+  options.sizes.seed = 1 + n;
+  options.with_dlse = n % 3 == 0;
+  options.layout = layout == TRIAL_PACKED ? TRIAL_BSHD : layout; /* needs equal lengths */
+  return options;
 }
