@@ -162,4 +162,13 @@ function interval.of(keep, names)
   return table.concat(out, "\n"), result[1], result[2]
 end
 
+-- Which of batch and head those lines speak of, in this order.
+function interval.places(keep, names)
+  local lines, places = (interval.of(keep, names)), {}
+  for _, place in ipairs { "batch", "head" } do
+    if lines:find("%f[%w_]" .. names[place] .. "%f[^%w_]") then places[#places + 1] = place end
+  end
+  return places
+end
+
 return interval

@@ -8,9 +8,13 @@
 %                          tile = tiles.queries, tiles = "query_tiles", length = "a->seqlen_q",
 %                          shift = "shift", integer = "long long", names = require "cpu.names" }
 % include "cpu/prelude.c.lua"
+% local places = ""
 % if walk.unsolved then
 
 %   include "cpu/tile_kept.c.lua"
+%   for _, place in ipairs(require("interval").places(mask.keep, require "cpu.names")) do
+%     places = places .. place .. ", "
+%   end
 % end
 
 % include "cpu/preprocess.c.lua"
@@ -145,7 +149,7 @@ void ${spec.name}_main(
     for (long long tile = ${run.from}; tile < ${run.to}; ++tile) {
 %   if run.masked and walk.unsolved then
       const long long first_of_tile = tile * QUERIES + shift;
-      const int kept = tile_kept(a, batch, head, first_of_tile,
+      const int kept = tile_kept(a, ${places}first_of_tile,
           min(first_of_tile + QUERIES, a->seqlen_k) - 1, key_first, key_last);
       if (kept == NONE)
         continue;

@@ -8,9 +8,13 @@
 %                          tile = tiles.keys, tiles = "tiles", length = "a->seqlen_k",
 %                          integer = "long long", names = position }
 % include "cpu/prelude.c.lua"
+% local places = ""
 % if walk.unsolved then
 
 %   include "cpu/tile_kept.c.lua"
+%   for _, place in ipairs(require("interval").places(mask.keep, require "cpu.names")) do
+%     places = places .. place .. ", "
+%   end
 % end
 
 /* Attention forward: O = softmax(S) V and LSE, S = softmax_scale * Q K^T, with the online softmax
@@ -61,7 +65,7 @@ void ${spec.name}_main(
   ops->zero(o, (long long)sizeof(float) * QUERIES * LD_V);
   for (int i = 0; i < rows; ++i) {
 %   if score.sink then -- the sum's first term
-    row_max[i] = ${text.inline(score.sink, position)};
+    ${text.wrap("row_max[i] = " .. text.inline(score.sink, position) .. ";")}
     row_sum[i] = 1.0f;
 %   else
     row_max[i] = MINUS_INFINITY;
@@ -81,7 +85,7 @@ void ${spec.name}_main(
 
   for (long long tile = ${run.from}; tile < ${run.to}; ++tile) {
 %   if run.masked and walk.unsolved then
-    const int kept = tile_kept(a, batch, head, q_first, q_last, tile * KEYS,
+    const int kept = tile_kept(a, ${places}q_first, q_last, tile * KEYS,
         min(tile * KEYS + KEYS, a->seqlen_k) - 1);
     if (kept == NONE)
       continue;

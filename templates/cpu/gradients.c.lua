@@ -37,8 +37,9 @@ enum { ELEMENTS = 256 }; /* of a gradient that one block sums */
 
 % for _, slot in ipairs(score.graded) do
 %   local sum = gradients.sum(slot)
+%   local ops = sum.needs_ops and "const fa_cpu_ops *ops, " or ""
 /* The gradient of ${sum.name}, ELEMENTS of it from `first` on. */
-static void sum_${sum.field}(const gradient_args *a, const fa_cpu_ops *ops, long long first) {
+static void sum_${sum.field}(const gradient_args *a, ${ops}long long first) {
   float *out = a->out.${sum.field};
   const long long past = min(first + ELEMENTS, ${sum.elements});
 %   if sum.by_scores then
@@ -50,7 +51,8 @@ static void sum_${sum.field}(const gradient_args *a, const fa_cpu_ops *ops, long
   const long long blocks = a->batch * a->heads_kv * key_tiles;
 %     end
   const float *parts = a->parts.${sum.field};
-%     local call = "out[e] = (float)sum_of(parts + " .. sum.first .. ", " .. sum.outer .. ", "
+%     local first = sum.first == "0" and "parts" or "parts + " .. sum.first
+%     local call = "out[e] = (float)sum_of(" .. first .. ", " .. sum.outer .. ", "
 %         .. sum.outer_stride .. ", " .. sum.inner .. ", " .. sum.inner_stride .. ");"
   for (long long e = first; e < past; ++e)
     ${text.wrap(call)}
@@ -70,7 +72,6 @@ static void sum_${sum.field}(const gradient_args *a, const fa_cpu_ops *ops, long
     }
   }
 %   end
-  (void)ops;
 }
 
 % end
@@ -80,8 +81,8 @@ void ${spec.name}_gradients(
     const void *args, const fa_cpu_block *block) {
   const gradient_args *a = args;
 % for i, slot in ipairs(score.graded) do
-%   local field = gradients.sum(slot).field
-  if (block->y == ${i - 1} && a->out.${field})
-    sum_${field}(a, block->ops, block->x * ELEMENTS);
+%   local sum = gradients.sum(slot)
+  if (block->y == ${i - 1} && a->out.${sum.field})
+    sum_${sum.field}(a, ${sum.needs_ops and "block->ops, " or ""}block->x * ELEMENTS);
 % end
 }

@@ -81,7 +81,7 @@ gradients.after_block = lines_by_kind {
   end,
   k = function(field)
     return string.format("for (int j = 0; j < KEYS; ++j)\n"
-      .. "  a->parts.%s[(%s) * KEYS + j] = %s[j];", field, block, field)
+      .. "  a->parts.%s[(%s) * KEYS + j] =\n      %s[j];", field, block, field)
   end,
 }
 
@@ -130,11 +130,11 @@ end
 
 local floats = {
   scalar = function() return "blocks" end,
-  head = function() return "blocks * " .. spec.group end,
+  head = function() return spec.group > 1 and "blocks * " .. spec.group or "blocks" end,
   k = function() return "blocks * KEYS" end,
   q = function() return "rows" end,
   sized = function(slot)
-    local group = slot_of(slot).declared.per and spec.group .. " * " or ""
+    local group = slot_of(slot).declared.per and spec.group > 1 and spec.group .. " * " or ""
     return "blocks * " .. group .. length_of(slot)
   end,
 }
@@ -148,7 +148,13 @@ end
 local terms = {}
 for i, slot in ipairs(score.graded) do terms[i] = slot_of(slot).field .. "_floats" end
 if score.sink then terms[#terms + 1] = "in->batch * in->heads_q" end
-gradients.all_floats = "(" .. table.concat(terms, " + ") .. ")"
+gradients.all_floats = table.concat(terms, " + ")
+
+-- Whether those counts speak of blocks.
+gradients.any_blocks = false
+for _, slot in ipairs(score.graded) do
+  gradients.any_blocks = gradients.any_blocks or gradients.floats(slot):find("blocks", 1, true) ~= nil
+end
 
 -- ---- The sums ------------------------------------------------------------------------------------------
 
@@ -186,9 +192,9 @@ function gradients.sum(slot)
         index = string.format("within(%s, %s)", text.inline(g.node[1], names), length)
         if of.declared.per then index = string.format("head * %s + %s", length, index) end
       end
-      found.of_sink[#found.of_sink + 1] = {
-        index = index, derivative = text.inline(g.derivative, names, 7),
-      }
+      local factor = text.inline(g.derivative, names, 7)
+      found.of_sink[#found.of_sink + 1] = { index = index, derivative = factor }
+      found.needs_ops = found.needs_ops or (index .. factor):find("ops->", 1, true) ~= nil
     end
   end
   return found

@@ -28,7 +28,7 @@ static void *add_step(fa_plan *out, const char *entry, long long x, long long y,
 % include "parameters_steps.c.lua"
 % local params, score = require "params", require "score"
 % local has_params, graded = #params.slots > 0, spec.pass == "bwd" and score.graded or {}
-% local gradients = require "cpu.gradients"
+% local gradients, text = require "cpu.gradients", require "expr_text"
 % if spec.pass == "fwd" then
 
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
@@ -76,12 +76,15 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *dq_sum = add_part(out, in, "dQ sum", rows * ${tiles.ld_qk} * 4);
   int *progress = add_part(out, in, "progress", in->batch * in->heads_kv * key_tiles * 4);
 %   if #graded > 0 then
+%     if gradients.any_blocks then
   const long long blocks = in->batch * in->heads_kv * key_tiles;
+%     end
   gradient_parts parts;
 %     for _, slot in ipairs(graded) do
-  const long long ${gradients.floats(slot)};
+  ${text.wrap("const long long " .. gradients.floats(slot) .. ";")}
 %     end
-  float *gradients = add_part(out, in, "gradients of parameters", ${gradients.all_floats} * 4);
+  ${text.wrap("const long long gradient_floats = " .. gradients.all_floats .. ";")}
+  float *gradients = add_part(out, in, "gradients of parameters", gradient_floats * 4);
 %     local before = "gradients"
 %     for _, slot in ipairs(graded) do
 %       local field = params.slots[slot + 1].field

@@ -3,11 +3,15 @@
 % local names = require "cpu.names"
 % local lines, may, must = interval.of(mask.keep, names)
 % local args = spec.pass == "fwd" and "forward_args" or "backward_args"
-/* What the mask keeps of the pairs of a tile, found from the ranges of its positions: SOME where that
- * is not certain. */
+% local places = ""
+% for _, place in ipairs(interval.places(mask.keep, names)) do
+%   places = places .. "long long " .. place .. ", "
+% end
+/* What the mask keeps of the pairs of a tile, found from the ranges of its positions: SOME where
+ * that is not certain. */
 enum { NONE, SOME, ALL };
 
-static int tile_kept(const ${args} *a, long long batch, long long head, long long q_low,
+static int tile_kept(const ${args} *a, ${places}long long q_low,
     long long q_high, long long k_low, long long k_high) {
   ${lines}
   return !${may} ? NONE : ${must} ? ALL : SOME;

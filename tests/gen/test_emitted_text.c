@@ -71,6 +71,22 @@ static void every_text_is_tidy(void **state) {
   }
 }
 
+static void texts_of_variants_are_tidy_too(void **state) {
+  static const char *const words[] = {
+      "fwd cpu f32 d64 softcap alibi",      "bwd cpu bf16 d64 gqa2 softcap alibi",
+      "fwd cpu f32 d64 causal window sink", "bwd cpu f16 d64 gqa2 dilated sink",
+      "fwd cpu f32 d64 block_draft",        "bwd cpu f32 d64 document bias",
+      "fwd cpu bf16 d72 prefix_lm bias",    "bwd cpu f32 d64 causal block_draft"};
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(words); ++i) {
+    render_result result;
+    render_words(&result, words[i], NULL);
+    lint(result.name, result.kernel.text);
+    lint(result.name, result.launch.text);
+    render_free(&result);
+  }
+}
+
 /* Specialised by absence: what a spec does not use leaves no trace. */
 static void unused_features_leave_no_text(void **state) {
   render_result plain, causal;
@@ -182,6 +198,7 @@ int main(int count, char **arguments) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_text_is_tidy),
+      cmocka_unit_test(texts_of_variants_are_tidy_too),
       cmocka_unit_test(unused_features_leave_no_text),
       cmocka_unit_test(every_process_emits_the_same_bytes),
       cmocka_unit_test(a_decimal_comma_does_not_reach_the_text),

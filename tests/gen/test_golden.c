@@ -52,11 +52,18 @@ static void preprocess_is_as_it_was(void **state) {
   check_spec("pre cpu f16 d128 v64");
 }
 
+static void variants_are_as_they_were(void **state) {
+  (void)state;
+  check_spec("fwd cpu f32 d64 softcap window");
+  check_spec("bwd cpu bf16 d40 gqa2 causal document bias sink");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(forward_is_as_it_was),
       cmocka_unit_test(backward_is_as_it_was),
       cmocka_unit_test(preprocess_is_as_it_was),
+      cmocka_unit_test(variants_are_as_they_were),
   };
   return cmocka_run_group_tests(tests, expect_to_end, NULL);
 }
