@@ -74,7 +74,6 @@ static void dq_and_o_beyond_32_bit_offsets(void **state) {
   args.dk.data = memory[3];
   args.dv.data = memory[4];
   expect_ok(fa_forward(support_context(), &args, NULL));
-  args.target = dense_target(&one, FA_BWD);
   expect_ok(fa_backward(support_context(), &args, NULL));
   for (size_t i = 0; i < COUNT_OF(outputs); ++i)
     assert_stretches_same(trial_tensor_name(outputs[i]), memory[i], batch, one.memory[outputs[i]],
@@ -161,8 +160,6 @@ static void backward(fa_args *args) {
   args->dq = output_tensor(args->seqlen_q);
   args->dk = output_tensor(args->seqlen_k);
   args->dv = output_tensor(args->seqlen_k);
-  fa_spec spec = trial_of("bwd cpu bf16 d8", 1, 1, 1, 1).spec;
-  args->target = target_supports(&spec) ? spec.target : FA_TARGET_SM80;
   expect_ok(fa_backward(support_context(), args, NULL));
 }
 

@@ -130,15 +130,8 @@ void dense_download(dense *problem, struct CUstream_st *stream) {
                              dense_bytes(problem, i), stream));
 }
 
-int dense_target(const dense *problem, int pass) {
-  fa_spec spec = problem->spec;
-  spec.pass = pass;
-  return target_supports(&spec) ? spec.target : FA_TARGET_SM80;
-}
-
 void dense_launch(fa_context *context, const dense *problem, int pass, struct CUstream_st *stream) {
   fa_args args = problem->args;
-  args.target = dense_target(problem, pass);
   args.variants = problem->spec.variants;
   expect_ok(pass == FA_FWD ? fa_forward(context, &args, stream)
                            : fa_backward(context, &args, stream));

@@ -45,9 +45,6 @@ void *dense_address(const dense *problem, trial_tensor tensor, int64_t index);
 void dense_upload(dense *problem);
 void dense_download(dense *problem, struct CUstream_st *stream);
 
-/* The target that a pass runs on: the spec's, or sm80 where sm90 has no backward. */
-int dense_target(const dense *problem, int pass);
-
 /* fa_forward or fa_backward of what is on the device; any status but FA_OK fails the test. */
 void dense_launch(fa_context *context, const dense *problem, int pass, struct CUstream_st *stream);
 

@@ -59,18 +59,6 @@ int target_has(const char *dtype) {
   return 0;
 }
 
-int target_supports(const fa_spec *spec) {
-  static int said;
-  char reason[256];
-  fa_spec plain = *spec; /* without variants, which fa_check seeks elsewhere than the tests */
-  memset(plain.variants, 0, sizeof plain.variants);
-  if (spec->target != FA_TARGET_SM90 || spec->pass == FA_FWD) return 1;
-  if (fa_check(&plain, reason, sizeof reason) != FA_UNSUPPORTED) return 1;
-  if (!said) print_message("backward is left out where sm90 has none: %s\n", reason);
-  said = 1;
-  return 0;
-}
-
 double on_target(double on_cpu, double on_the_gpu) {
   return on_gpu() ? on_the_gpu : on_cpu;
 }

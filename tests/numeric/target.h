@@ -20,10 +20,6 @@ void target_name(char out[FA_NAME_MAX], const char *name, int arch);
    which have f16 anyway. */
 int target_has(const char *dtype);
 
-/* Whether the target has a kernel for the spec; says once, with the reason, that it has not. Only
-   backward on sm90 may lack some: anything else is for the build to fail on. */
-int target_supports(const fa_spec *spec);
-
 double on_target(double on_cpu, double on_the_gpu);
 
 /* Skips the test on a GPU, with the reason. */

@@ -16,7 +16,6 @@ static int check(const char *words, cli_sizes sizes, char *printed, size_t bytes
   assert_non_null(out);
   target_words(on_the_target, words);
   expect_ok(fa_spec_parse(&spec, on_the_target));
-  if (!target_supports(&spec)) skip();
   int code = cli_check(&spec, &sizes, out);
   rewind(out);
   size_t length = fread(printed, 1, bytes - 1, out);

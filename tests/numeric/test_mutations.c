@@ -103,7 +103,6 @@ static int check_with(const mutation *m, const char *to, char *printed, size_t r
   assert_non_null(out);
   target_words(words, m->words);
   expect_ok(fa_spec_parse(&spec, words));
-  if (!target_supports(&spec)) spec.pass = FA_FWD;
   sizes.heads_kv = sizes.heads_q / (spec.group ? spec.group : 1);
   char *text = mutated(m, to);
   overlay_write(&folder, m->file, text);
