@@ -7,16 +7,25 @@ typedef struct tensor {
   long long stride_batch, stride_seq, stride_head;
 } tensor;
 
+/* A number to divide by: n / number = n * magic >> shift for n below 2^31. */
+typedef struct divisor {
+  unsigned number, magic;
+  int shift;
+} divisor;
+
 % if spec.pass == "fwd" then
 typedef struct forward_args {
-  int seqlen_q, seqlen_k, heads_q;
+  int seqlen_q, seqlen_k, key_tiles;
+  divisor query_tiles, heads_q, heads_kv;
   float softmax_scale;
+  float exponent_scale; /* turns a score into an exponent of 2 */
   tensor q, k, v, o;
   float *lse; /* batch x heads_q x seqlen_q */
 } forward_args;
 % else
 typedef struct preprocess_args {
-  int seqlen_q, heads_q;
+  int seqlen_q;
+  divisor query_tiles, heads_q; /* at least 1 */
   tensor o, dout;
   const float *dlse; /* batch x heads_q x seqlen_q, or NULL */
   float *d;          /* batch x heads_q x seqlen_q: rowsum(dO * O) - dLSE */
@@ -28,19 +37,24 @@ typedef struct preprocess_args {
 % if spec.pass == "bwd" then
 
 typedef struct backward_args {
-  int seqlen_q, seqlen_k, heads_q, heads_kv;
+  int seqlen_q, seqlen_k, query_tiles;
+  divisor key_tiles, heads_q, heads_kv;
+%   if spec.deterministic then
+  divisor pairs; /* batch x heads_kv */
+%   end
   float softmax_scale;
+  float exponent_scale; /* turns a score into an exponent of 2 */
   tensor q, k, v, dout, dk, dv;
   const float *lse, *d; /* batch x heads_q x seqlen_q */
   float *dq_sum;        /* batch x heads_q x query tiles x DQ_FLOATS */
 %   if spec.deterministic then
-  int *turns; /* how many blocks have started; then key tiles x pairs x WARPS: turns passed */
-  int pairs;  /* batch x heads_kv */
+  int *turns; /* how many blocks have started; then pairs x key tiles: turns passed */
 %   end
 } backward_args;
 
 typedef struct convert_args {
-  int seqlen_q, heads_q;
+  int seqlen_q;
+  divisor query_tiles, heads_q;
   float softmax_scale;
   tensor dq;
   const float *dq_sum;

@@ -1,15 +1,20 @@
 % -- Attention backward with mma.sync: preprocess, then one block a key tile, then dQ's conversion.
 % local mask, score = require "mask", require "score"
 % local position = { q = "q_position", k = "k_position", s = "s[i][j][e]", seqlen_k = "a.seqlen_k" }
-% local det = spec.deterministic
-% local factor = not score.unit_derivative
+% local det, two, factor = spec.deterministic, tiles.stages == 2, not score.unit_derivative
 % local positions = not mask.trivial or score.needs_positions
-% local place_qk, place_v, place_p = "place" .. tiles.chunks_qk, "place" .. tiles.chunks_v, "place" .. tiles.chunks_p
-% local moved_p = "moved" .. tiles.chunks_p
-% local two = tiles.stages == 2
+% local place_qk, place_v = "place" .. tiles.chunks_qk, "place" .. tiles.chunks_v
+% local place_p, moved_p = "place" .. tiles.chunks_p, "moved" .. tiles.chunks_p
+% -- Where the dimensions agree, operands of one shape begin at the same place of their tiles.
+% local alike = tiles.chunks_qk == tiles.chunks_v
+% local dp_a, dp_b = alike and "s_a" or "dp_a", alike and "s_b" or "dp_b"
+% -- dQ's sum lies as the fragments of its warps: the four floats of a lane side by side where they
+% -- can be added at once, else one float of all lanes.
+% local dq_of_warp = tiles.dq.row_tiles * 2 * tiles.dq.pairs * 128
+% local dq_lane = spec.arch >= 90 and "thread % 32 * 4" or "thread % 32"
 % local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
-%                          tile = tiles.queries, tiles = "query_tiles", length = "a.seqlen_q",
-%                          shift = "shift", integer = "int", inside = "keys == KEYS" }
+%                          tile = tiles.queries, tiles = "a.query_tiles", length = "a.seqlen_q",
+%                          shift = "shift", integer = "int", inside = "key_last < a.seqlen_k" }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % include "sm80/prelude.cu.lua"
 
@@ -19,187 +24,322 @@
 
 % include "sm80/preprocess.cu.lua"
 
-/* ---- Backward ----------------------------------------------------------------------------------------
+/* ---- Backward ----------------------------------------------------------------------------------
  * With P = exp(S - LSE) rebuilt from Q, K and LSE, and D from the preprocess,
  *   dV = P^T dO,  dP = dO V^T,  dS = P * (dP - D),  dQ = softmax_scale * dS K,
  *   dK = softmax_scale * dS^T Q
- * (Dao et al., arXiv:2205.14135, algorithm 4). Keys are the outer loop: dK and dV of a key tile stay in
- * registers while all queries of all heads of the group pass by, so that nothing is added to them in
- * memory and K, V, dK, dV are never expanded. dQ is summed in memory in f32, as the fragments lie.
+ * (Dao et al., arXiv:2205.14135, algorithm 4). Keys are the outer loop: dK and dV of a key tile
+ * stay in registers while all queries of all heads of the group pass by, so that nothing is added
+ * to them in memory and K, V, dK, dV are never expanded. dQ is summed in memory in f32, in the
+ * order in which fragments lie in registers.
  *
- * Grid: key tiles x heads_kv x batch, all in x; tiles of one head are neighbours, since they read the
- * same Q and dO.
+% if det then
+ * Grid: key tiles x heads_kv x batch, all in x.
+% else
+ * Grid: key tiles x heads_kv x batch, all in x. Tiles of one head are neighbours, since they read
+ * the same Q and dO.
+% end
  */
 
-#define PLUS_INFINITY __uint_as_float(0x7f800000u)
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 
-/* -LSE in exponents of 2. A row that saw no key has the LSE -inf and gets -inf here, so that its P is 0;
- * so do rows past the end. Bits are compared so that no compiler option has a say. */
-DEVICE float minus_exponent(float lse) {
-  return __float_as_uint(lse) == 0xff800000u ? MINUS_INFINITY : multiply(lse, -1.44269504f); /* log2(e) */
+/* Shared memory. */
+enum {
+  Q_BYTES = 16 * ${tiles.chunks_qk} * QUERIES,
+  DOUT_BYTES = 16 * ${tiles.chunks_v} * QUERIES,
+  STATISTICS_BYTES = 2 * 4 * QUERIES, /* LSE and D */
+  K_TILE = 0, /* at the end dK */
+  V_TILE = K_TILE + 16 * ${tiles.chunks_qk} * KEYS, /* at the end dV */
+  Q_TILES = V_TILE + 16 * ${tiles.chunks_v} * KEYS,
+% if two then
+  DOUT_TILES = Q_TILES + 2 * Q_BYTES, /* two of each, in turn */
+  P_TILE = DOUT_TILES + 2 * DOUT_BYTES,
+% else
+  DOUT_TILES = Q_TILES + Q_BYTES,
+  P_TILE = DOUT_TILES + DOUT_BYTES,
+% end
+  DS_TILE = P_TILE + 2 * QUERIES * KEYS,
+  STATISTICS = DS_TILE + 2 * QUERIES * KEYS
+};
+
+enum { DQ_FLOATS = ${tiles.dq_floats} }; /* of dQ's sum for a query tile */
+
+/* Where a thread's floats begin in there. */
+DEVICE int dq_place(unsigned thread) { return thread / 32 * ${dq_of_warp} + ${dq_lane}; }
+
+% -- A warp's part of dV, dK or dQ, and where its threads begin in the operands.
+% local function part_of(name, left, place_right)
+%   local part = tiles[name]
+DEVICE int ${name}_row(unsigned thread) { return thread / 32 % ${part.rows} * ${16 * part.row_tiles}; }
+DEVICE int ${name}_pair(unsigned thread) { return thread / ${32 * part.rows}; }
+
+DEVICE unsigned ${name}_left(unsigned thread) {
+  const int t = thread % 32;
+  return ${left};
 }
 
-/* Puts a warp's part of P or dS, rounded, where the products find it. */
-DEVICE void store_fragments(unsigned lane_address, const float (&c)[${tiles.s.row_tiles}][${2 * tiles.s.pairs}][4]) {
-#pragma unroll
-  for (int i = 0; i < ${tiles.s.row_tiles}; ++i) {
-#pragma unroll
-    for (int j = 0; j < ${2 * tiles.s.pairs}; ++j) {
-      store_shared(${moved_p}(lane_address, 16 * i, j), pack(c[i][j][0], c[i][j][1]));
-      store_shared(${moved_p}(lane_address, 16 * i + 8, j), pack(c[i][j][2], c[i][j][3]));
-    }
-  }
-}
-% -- Puts a warp's part of dK, dV or dQ, rounded, into a tile that leaves by rows.
-% local function stage(values, grid, chunks, scale)
-#pragma unroll
-for (int i = 0; i < ${grid.row_tiles}; ++i) {
-#pragma unroll
-  for (int j = 0; j < ${2 * grid.pairs}; ++j) {
-%   if grid.uneven then
-    if (pair + ${grid.cols} * (j / 2) >= ${chunks // 2})
-      continue;
-%   end
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      store_shared(moved${chunks}(to, 16 * i + 8 * h, ${2 * grid.cols} * (j / 2) + j % 2),
-%   if scale then
-                   pack(multiply(${values}[i][j][2 * h], a.softmax_scale),
-                        multiply(${values}[i][j][2 * h + 1], a.softmax_scale)));
-%   else
-                   pack(${values}[i][j][2 * h], ${values}[i][j][2 * h + 1]));
-%   end
-  }
+DEVICE unsigned ${name}_right(unsigned thread) {
+  const int t = thread % 32;
+  return ${place_right}(t % 16, 2 * ${name}_pair(thread) + t / 16);
 }
 % end
+% local s, dv, dk, dq = tiles.s, tiles.dv, tiles.dk, tiles.dq
+% local function transposed(name)
+%   return string.format("%s(t %% 8 + t / 16 * 8, %s_row(thread) / 8 + t / 8 %% 2)", place_p, name)
+% end
+/* A warp's part of dV and dK: ${16 * dv.row_tiles} and ${16 * dk.row_tiles} keys x one pair of 8 columns in ${dv.cols} and ${dk.cols}; of dQ:
+ * ${16 * dq.row_tiles} queries x one pair in ${dq.cols}. Where a thread begins in their left and right operands is found
+ * anew for each tile, since S and dP need the registers. */
+${capture(part_of, "dv", transposed "dv", place_v)}
+
+${capture(part_of, "dk", transposed "dk", place_qk)}
+
+${capture(part_of, "dq", place_p .. "(dq_row(thread) + t % 16, t / 16)", place_qk)}
+
+/* Starts copying LSE and D of a query tile from row `first` on, one after the other. Rows past
+ * seqlen_q become those of a row that saw no key. */
+DEVICE void load_statistics(unsigned to, const backward_args &a, unsigned head, int first) {
+  const bool is_lse = threadIdx.x < QUERIES;
+  const int row = first + threadIdx.x % QUERIES;
+  to += 4 * threadIdx.x;
+  if (threadIdx.x >= 2 * QUERIES)
+    return;
+  if (row < a.seqlen_q)
+    copy_async_float(to, (is_lse ? a.lse : a.d) + (long long)head * a.seqlen_q + row);
+  else
+    store_shared(to, is_lse ? 0xff800000u : 0);
+}
+
+/* Starts copying all that is wanted of a query tile. */
+% if two then
+DEVICE void start_queries(const backward_args &a, unsigned memory, unsigned head, int tile,
+                          int stage) {
+% else
+DEVICE void start_queries(const backward_args &a, unsigned memory, unsigned head, int tile) {
+% end
+% local function at(name) return two and string.format(" + stage * %s_BYTES", name) or "" end
+  load_${tiles.q.shape}(memory + Q_TILES${at "Q"},
+      rows_of(a.q, a.heads_q, anew(head)), a.q.stride_seq, tile * QUERIES, a.seqlen_q);
+  load_${tiles.dout.shape}(memory + DOUT_TILES${at "DOUT"},
+      rows_of(a.dout, a.heads_q, anew(head)), a.dout.stride_seq, tile * QUERIES, a.seqlen_q);
+  load_statistics(memory + STATISTICS${at "STATISTICS"}, a, anew(head), tile * QUERIES);
+}
+
+/* -LSE as an exponent of 2, from the bits of LSE: were they a float's, the compiler would compare
+ * floats, and options change that. A row that saw no key has the LSE -inf and gets -inf, which
+ * makes its P 0. */
+DEVICE float minus_exponent(unsigned lse) {
+  if (lse == 0xff800000u)
+    return MINUS_INFINITY;
+  return multiply(__uint_as_float(lse), -1.44269504f); /* log2(e) */
+}
+
+DEVICE bool is_zero(float x) { return __float_as_uint(x) == 0; }
+
+/* Puts 16 x 8 of P or dS, rounded, where the products find them. */
+DEVICE void store_fragment(unsigned lane_place, int i, int j, const float (&c)[4]) {
+  store_shared(${moved_p}(lane_place, 16 * i, j), pack(c[0], c[1]));
+  store_shared(${moved_p}(lane_place, 16 * i + 8, j), pack(c[2], c[3]));
+}
 % if det then
 
-/* dQ is summed in one order, key tiles descending: a warp adds its part of a query tile only when the
- * same warp of the block of the next key tile has passed that query tile, which it tells by a counter
- * of turns, tiles of all heads of the group counted in order. Blocks take their key tiles in the order
- * in which they start, so a block waits only for blocks that started before it. */
+/* dQ is summed in one order, key tiles descending: a block adds to a query tile only when the block
+ * of the next key tile has passed that query tile, which it tells by a counter of turns: query
+ * tiles of all heads of the group, counted in order. Blocks take their key tiles in the order in
+ * which they start, so a block waits only for blocks that have started. One thread speaks for its
+ * block, beside a __syncthreads() that is there anyway. */
 
-DEVICE void await_turn(const int *counter, int turn) {
-  if (threadIdx.x % 32 == 0)
-    while (load_acquire(counter) < turn) {
-    }
-  __syncwarp();
+/* The counter of the block that drew `ticket`; after it comes that of the next key tile. */
+DEVICE int *turns_of(const backward_args &a, unsigned ticket) {
+  const unsigned row = divide(ticket, a.pairs), pair = ticket - row * a.pairs.number;
+  return a.turns + 1 + (long long)(pair + 1) * a.key_tiles.number - 1 - row;
 }
 
-DEVICE void pass_turn(int *counter, int turn) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0)
-    store_release(counter, turn);
+DEVICE void await_turn(const backward_args &a, unsigned ticket, int turn) {
+  if (ticket < a.pairs.number) /* the last key tile waits for none */
+    return;
+  const int *next = turns_of(a, ticket) + 1;
+  while (load_acquire(next) < turn) {
+  }
+}
+
+DEVICE void pass_turn(const backward_args &a, unsigned ticket, int turn) {
+  store_release(turns_of(a, ticket), turn);
 }
 % end
-% local function start_queries(tile, head, at)
-%   local to = at == "" and "" or " + " .. at .. " * "
-load_${tiles.q.shape}(q_tiles${to ~= "" and to .. "Q_BYTES" or ""}, rows_of(a.q, batch, ${head}) + (long long)(${tile}) * QUERIES * a.q.stride_seq, a.q.stride_seq, a.seqlen_q - ${tile} * QUERIES);
-load_${tiles.dout.shape}(dout_tiles${to ~= "" and to .. "DOUT_BYTES" or ""}, rows_of(a.dout, batch, ${head}) + (long long)(${tile}) * QUERIES * a.dout.stride_seq, a.dout.stride_seq, a.seqlen_q - ${tile} * QUERIES);
-% end
-% local function start_next(at)
+% local next_stage = two and ", stage ^ 1" or ""
+% local function start_next()
 %   if spec.group == 1 then
-if (tile + 1 < ${finish}) {
-  ${capture(start_queries, "(tile + 1)", "head", at)}
-}
+if (tile + 1 < ${finish})
+  start_queries(a, memory, head, tile + 1${next_stage});
 %   else
-int next = tile + 1, next_head = head;
-if (next == ${finish}) {
-  next = ${begin};
-  ++next_head;
-}
-if (next_head < (head_kv + 1) * GROUP) {
-  ${capture(start_queries, "next", "next_head", at)}
-}
+const int next = tile + 1 < ${finish} ? tile + 1 : ${begin};
+const unsigned next_head = tile + 1 < ${finish} ? head : head + 1;
+if (next_head < (anew(pair) + 1) * GROUP)
+  start_queries(a, memory, next_head, next${next_stage});
 %   end
 commit_copies();
+% end
+% -- Work on the scores, a share of it beside each step of a product.
+% local s_rows = tiles.s.row_tiles
+% local function beside(steps, fragments, body, store)
+%   local share = (fragments + steps - 1) // steps
+%   if share == 1 then
+%     local some = steps > fragments and string.format("if (step < %d) ", fragments) or ""
+${some}{
+  const int i = step % ${s_rows}, j = step / ${s_rows};
+%   else
+%     local first = steps > 1 and share .. " * step + " or ""
+#pragma unroll
+for (int m = 0; m < ${share}; ++m) {
+  const int n = ${first}m, i = n % ${s_rows}, j = n / ${s_rows};
+%     if share * steps > fragments then
+  if (n >= ${fragments})
+    break;
+%     end
+%   end
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    ${capture(body)}
+  }
+  ${capture(store)}
+}
+% end
+% local function probability(masked, from_part)
+%   if (masked and not mask.trivial) or score.needs_positions then
+const int q_position = tile * QUERIES + shift + first_row + 16 * i + e / 2 * 8;
+%   end
+%   if masked or score.needs_positions then
+const int k_position = key_first + first_key${from_part} + 8 * j + e % 2;
+%   end
+%   if not score.identity then
+s[i][j][e] = multiply(s[i][j][e], a.softmax_scale);
+%   end
+%   if factor then
+const float derivative = ${score.derivative_text(position)};
+%   end
+%   if not score.identity then
+s[i][j][e] = ${score.text(position)};
+%   end
+s[i][j][e] = multiply_add(s[i][j][e], a.exponent_scale, minus_lse[i][e / 2]);
+s[i][j][e] = exp2_approx(minimum(s[i][j][e], 0.0f)); /* rounding takes no P above 1 */
+%   if masked then
+if (!(${mask.predicate(position)}))
+  s[i][j][e] = 0.0f;
+%   end
+% end
+% local function gradient(masked)
+ds[i][j][e] = subtract(ds[i][j][e], d[i][e / 2]);
+%   if factor then
+ds[i][j][e] = multiply(ds[i][j][e], derivative);
+%   end
+%   if masked then
+ds[i][j][e] = is_zero(s[i][j][e]) ? 0.0f : multiply(s[i][j][e], ds[i][j][e]);
+%   else
+ds[i][j][e] = multiply(s[i][j][e], ds[i][j][e]);
+%   end
+% end
+% local function now(name, lane)
+%   return two and string.format("%s + stage * %s_BYTES", lane, name) or lane
+% end
+% local function pair_of(name)
+%   return tiles[name].uneven and string.format(", %s_pair(again)", name) or ""
+% end
+% -- P and dS for `keys` keys of the warp, part `part` of them where that is not all.
+% local function one_part(masked, keys)
+%   local parts, columns = 16 * tiles.s.pairs // keys, keys // 8
+%   local function further(amount)
+%     return parts > 1 and string.format(" + part * %d", amount) or ""
+%   end
+%   local lane = "p_lane"
+%   if parts > 1 then lane = string.format("%s(p_lane, 0, part * %d)", moved_p, columns) end
+%   local function store_p()
+store_fragment(P_TILE + ${lane}, i, j, s[i][j]);
+%   end
+%   local function store_ds()
+store_fragment(DS_TILE + ${lane}, i, j, ds[i][j]);
+%   end
+%   local function p() probability(masked, further(keys)) end
+%   local function rest() if factor then p() end gradient(masked) end
+%   local function store_rest() if factor then store_p() end store_ds() end
+float s[${s_rows}][${columns}][4] = {};
+${tiles.product_s.name}(s, Q_TILES, ${now("Q", "s_a")},
+    K_TILE, s_b${further(16 * keys * tiles.chunks_qk)});
+float ds[${s_rows}][${columns}][4] = {}; /* first dP */
+#pragma unroll
+for (int step = 0; step < ${tiles.product_dp.steps}; ++step) {
+  ${tiles.product_dp.name}_step(ds, DOUT_TILES, ${now("DOUT", dp_a)},
+      V_TILE, ${dp_b}${further(16 * keys * tiles.chunks_v)}, step);
+%   if not factor then
+  ${capture(beside, tiles.product_dp.steps, s_rows * columns, p, store_p)}
+%   end
+}
+${capture(beside, 1, s_rows * columns, rest, store_rest)}
 % end
 % local function visit(masked)
 wait_copies<0>();
 __syncthreads(); /* Q and dO have arrived, and nobody reads those before, P or dS any more */
-%   if two then
-${capture(start_next, "(stage ^ 1)")}
-%   end
 
-const int row_first = tile * QUERIES;
-const long long row_0 = ((long long)batch * a.heads_q + head) * a.seqlen_q + row_first;
-float minus_lse[${tiles.s.row_tiles}][2], d[${tiles.s.row_tiles}][2];
+const unsigned thread = thread_index();
+const int first_row = thread / 32 % ${tiles.s.rows} * ${16 * tiles.s.row_tiles} + thread % 32 / 4;
+%   if masked or score.needs_positions then
+const int first_key = thread / ${32 * tiles.s.rows} * ${16 * tiles.s.pairs} + thread % 4 * 2;
+%   end
+const unsigned row_statistics = memory + STATISTICS + 4 * first_row;
+float minus_lse[${s_rows}][2], d[${s_rows}][2];
 #pragma unroll
-for (int i = 0; i < ${tiles.s.row_tiles}; ++i) {
+for (int i = 0; i < ${s_rows}; ++i) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = s_row + 16 * i + 8 * h + lane / 4;
-    const bool inside = row < a.seqlen_q - row_first;
-    minus_lse[i][h] = inside ? minus_exponent(a.lse[row_0 + row]) : MINUS_INFINITY;
-    d[i][h] = inside ? a.d[row_0 + row] : 0.0f;
+    const unsigned row = ${now("STATISTICS", "row_statistics + 4 * (16 * i + 8 * h)")};
+    minus_lse[i][h] = minus_exponent(load_shared_word(row));
+    d[i][h] = __uint_as_float(load_shared_word(row + 4 * QUERIES));
   }
 }
 
-float s[${tiles.s.row_tiles}][${2 * tiles.s.pairs}][4] = {}, ds[${tiles.s.row_tiles}][${2 * tiles.s.pairs}][4] = {};
-${tiles.product_s.name}(s, q_lane${two and " + stage * Q_BYTES" or ""}, k_lane);
-${tiles.product_dp.name}(ds, dout_lane${two and " + stage * DOUT_BYTES" or ""}, v_lane);
-#pragma unroll
-for (int i = 0; i < ${tiles.s.row_tiles}; ++i) {
-#pragma unroll
-  for (int j = 0; j < ${2 * tiles.s.pairs}; ++j) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-%   if (masked and not mask.trivial) or score.needs_positions then
-      const int q_position = row_first + shift + s_row + 16 * i + lane / 4 + e / 2 * 8;
-%   end
-%   if masked or score.needs_positions then
-      const int k_position = key_first + s_key + 8 * j + lane % 4 * 2 + e % 2;
-%   end
-%   if not score.identity then
-      s[i][j][e] = multiply(s[i][j][e], a.softmax_scale);
-%   end
-%   if factor then
-      const float derivative = ${score.derivative_text(position)};
-%   end
-%   if not score.identity then
-      s[i][j][e] = ${score.text(position)};
-%   end
-      s[i][j][e] = exp2_approx(multiply_add(s[i][j][e], exponent_scale, minus_lse[i][e / 2]));
-      ds[i][j][e] = multiply(s[i][j][e], subtract(ds[i][j][e], d[i][e / 2]));
-%   if factor then
-      ds[i][j][e] = multiply(ds[i][j][e], derivative);
-%   end
-%   if masked then
-      if (!(${mask.predicate(position)}))
-        s[i][j][e] = ds[i][j][e] = 0.0f;
-%   end
-    }
-  }
+%   local keys = masked and tiles.masked_part_keys or tiles.part_keys
+%   local parts = 16 * tiles.s.pairs // keys
+%   if parts > 1 then
+#pragma unroll 1
+for (int part = 0; part < ${parts}; ++part) { /* all at once take too many registers */
+  ${capture(one_part, masked, keys)}
 }
-store_fragments(p_lane, s);
-store_fragments(p_lane + P_BYTES, ds);
+%   else
+${capture(one_part, masked, keys)}
+%   end
+%   if det then
+const int turn = (head - pair * GROUP) * a.query_tiles + tile + 1;
+if (threadIdx.x == 0)
+  await_turn(a, anew(ticket), turn);
+%   end
 __syncthreads(); /* P and dS are whole */
 %   if det then
-pass_turn(turns, passed); /* late, when the additions of the turn before have arrived for long */
+if (threadIdx.x == 0) /* late: the additions of the turn before have long arrived */
+  pass_turn(a, anew(ticket), turn - 1);
 %   end
 
-${tiles.product_dv.name}(dv, p_left, dout_right${two and " + stage * DOUT_BYTES" or ""}${tiles.dv.uneven and ", dv_pair" or ""});
-${tiles.product_dk.name}(dk, ds_left, q_right${two and " + stage * Q_BYTES" or ""}${tiles.dk.uneven and ", dk_pair" or ""});
-%   if not two then
+const unsigned again = thread_index();
+${tiles.product_dv.name}(dv, P_TILE, memory + dv_left(again),
+    DOUT_TILES, ${now("DOUT", "memory + dv_right(again)")}${pair_of "dv"});
+%   if two then
+${capture(start_next)}
+%   else
+${tiles.product_dk.name}(dk, DS_TILE, memory + dk_left(again),
+    Q_TILES, memory + dk_right(again)${pair_of "dk"});
 __syncthreads(); /* nobody reads Q and dO any more */
-${capture(start_next, "")}
+${capture(start_next)}
 %   end
 float dq[${tiles.dq.row_tiles}][${2 * tiles.dq.pairs}][4] = {};
-${tiles.product_dq.name}(dq, ds_rows, k_right${tiles.dq.uneven and ", dq_pair" or ""});
-
-%   if det then
-passed = (head - head_kv * GROUP) * query_tiles + tile + 1;
-if (key_tile + 1 < key_tiles)
-  await_turn(turns + WARPS, passed);
-%   end
-float *dq_sum = a.dq_sum + (((long long)batch * a.heads_q + head) * query_tiles + tile) * DQ_FLOATS + dq_place;
+${tiles.product_dq.name}(dq, DS_TILE, memory + dq_left(again),
+    K_TILE, memory + dq_right(again)${pair_of "dq"});
+float *dq_sum = a.dq_sum + ((long long)head * a.query_tiles + tile) * DQ_FLOATS +
+    dq_place(again);
 #pragma unroll
 for (int i = 0; i < ${tiles.dq.row_tiles}; ++i) {
 #pragma unroll
   for (int j = 0; j < ${2 * tiles.dq.pairs}; ++j) {
 %   if tiles.dq.uneven then
-    if (j >= ${2 * tiles.dq.pairs - 2} && dq_pair + ${tiles.dq.cols * (tiles.dq.pairs - 1)} >= ${tiles.chunks_qk // 2})
+    if (dq_pair(again) + ${tiles.dq.cols} * (j / 2) >= ${tiles.chunks_qk // 2})
       continue;
 %   end
 %   if spec.arch >= 90 then
@@ -212,169 +352,161 @@ for (int i = 0; i < ${tiles.dq.row_tiles}; ++i) {
   }
 }
 %   if two then
+
+/* Last, while the additions travel. */
+${tiles.product_dk.name}(dk, DS_TILE, memory + dk_left(again),
+    Q_TILES, ${now("Q", "memory + dk_right(again)")}${pair_of "dk"});
 stage ^= 1;
 %   end
+% end
+% -- Puts a warp's part of dK, dV or dQ, rounded, into a tile that leaves by rows.
+% local function put(values, name, tile, place, chunks, scale)
+%   local grid = tiles[name]
+const unsigned to = memory + ${tile} +
+    ${place}(${name}_row(thread) + thread % 32 / 4, 2 * ${name}_pair(thread)) + thread % 4 * 4;
+#pragma unroll
+for (int i = 0; i < ${grid.row_tiles}; ++i) {
+#pragma unroll
+  for (int j = 0; j < ${2 * grid.pairs}; ++j) {
+%   if grid.uneven then
+    if (${name}_pair(thread) + ${grid.cols} * (j / 2) >= ${chunks // 2})
+      continue;
+%   end
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+%   if scale then
+      const float x0 = multiply(${values}[i][j][2 * h], a.softmax_scale);
+      const float x1 = multiply(${values}[i][j][2 * h + 1], a.softmax_scale);
+%   else
+      const float x0 = ${values}[i][j][2 * h], x1 = ${values}[i][j][2 * h + 1];
+%   end
+      const int chunk = ${2 * grid.cols} * (j / 2) + j % 2;
+      store_shared(moved${chunks}(to, 16 * i + 8 * h, chunk), pack(x0, x1));
+    }
+  }
+}
 % end
 
 extern "C" __global__ void __launch_bounds__(THREADS, ${tiles.blocks})
 ${spec.name}_main(const __grid_constant__ backward_args a) {
-  /* Shared memory: K, V, ${two and "two Q, two dO" or "Q, dO"}, P, dS; at the end dK and dV in the place of K and V. */
   extern __shared__ __align__(1024) unsigned char shared[];
-  enum {
-    K_BYTES = 16 * ${tiles.chunks_qk} * KEYS,
-    V_BYTES = 16 * ${tiles.chunks_v} * KEYS,
-    Q_BYTES = 16 * ${tiles.chunks_qk} * QUERIES,
-    DOUT_BYTES = 16 * ${tiles.chunks_v} * QUERIES,
-    P_BYTES = 2 * QUERIES * KEYS,
-    DQ_FLOATS = ${tiles.dq_floats} /* of dQ's sum for a query tile */
-  };
-  const unsigned k_tile = (unsigned)__cvta_generic_to_shared(shared);
-  const unsigned v_tile = k_tile + K_BYTES;
-  const unsigned q_tiles = v_tile + V_BYTES;
-  const unsigned dout_tiles = q_tiles + ${two and "2 * " or ""}Q_BYTES;
-  const unsigned p_tile = dout_tiles + ${two and "2 * " or ""}DOUT_BYTES;
+  const unsigned memory = (unsigned)__cvta_generic_to_shared(shared);
 
-  const int key_tiles = (a.seqlen_k + KEYS - 1) / KEYS;
-  const int query_tiles = (a.seqlen_q + QUERIES - 1) / QUERIES;
 % if det then
   if (threadIdx.x == 0)
     *(volatile int *)shared = draw_ticket(a.turns);
   __syncthreads();
-  const int ticket = *(volatile int *)shared;
+  const unsigned ticket = *(volatile int *)shared;
   __syncthreads();
-  const int key_tile = key_tiles - 1 - ticket / a.pairs;
-  const int head_kv = ticket % a.pairs % a.heads_kv, batch = ticket % a.pairs / a.heads_kv;
-  int *turns = a.turns + 1 + ((long long)ticket % a.pairs * key_tiles + key_tile) * WARPS + threadIdx.x / 32;
+  const unsigned row = divide(ticket, a.pairs);
+  const unsigned pair = ticket - row * a.pairs.number; /* of batch x heads_kv */
+  const int key_tile = a.key_tiles.number - 1 - row;
 % else
-  const int key_tile = blockIdx.x % key_tiles;
-  const int head_kv = blockIdx.x / key_tiles % a.heads_kv;
-  const int batch = blockIdx.x / key_tiles / a.heads_kv;
+  const unsigned pair = divide(blockIdx.x, a.key_tiles); /* of batch x heads_kv */
+  const int key_tile = blockIdx.x - pair * a.key_tiles.number;
 % end
   const int key_first = key_tile * KEYS;
-  const int keys = min(KEYS, a.seqlen_k - key_first);
+% if walk.setup ~= "" then
+  const int key_last = key_first + KEYS - 1;
+% end
 % if positions then
 
   /* Positions are on the key axis: the last query stands at the last key. */
   const int shift = a.seqlen_k - a.seqlen_q;
 % end
-% if not mask.trivial then
-  const int key_last = key_first + KEYS - 1;
-% end
   ${walk.setup}
 
 % if tiles.q.zero_fill then
-  clear_${tiles.k.shape}(k_tile);
-  clear_${tiles.q.shape}(q_tiles);
+  clear_${tiles.k.shape}(memory + K_TILE);
+  clear_${tiles.q.shape}(memory + Q_TILES);
 %   if two then
-  clear_${tiles.q.shape}(q_tiles + Q_BYTES);
+  clear_${tiles.q.shape}(memory + Q_TILES + Q_BYTES);
 %   end
 % end
 % if tiles.v.zero_fill then
-  clear_${tiles.v.shape}(v_tile);
-  clear_${tiles.dout.shape}(dout_tiles);
+  clear_${tiles.v.shape}(memory + V_TILE);
+  clear_${tiles.dout.shape}(memory + DOUT_TILES);
 %   if two then
-  clear_${tiles.dout.shape}(dout_tiles + DOUT_BYTES);
+  clear_${tiles.dout.shape}(memory + DOUT_TILES + DOUT_BYTES);
 %   end
 % end
-  load_${tiles.k.shape}(k_tile, rows_of(a.k, batch, head_kv) + key_first * a.k.stride_seq, a.k.stride_seq, keys);
-  load_${tiles.v.shape}(v_tile, rows_of(a.v, batch, head_kv) + key_first * a.v.stride_seq, a.v.stride_seq, keys);
-  if (${begin} < ${finish}) {
-    ${capture(start_queries, begin, "head_kv * GROUP", "")}
-  }
+  load_${tiles.k.shape}(memory + K_TILE, rows_of(a.k, a.heads_kv, pair), a.k.stride_seq,
+      key_first, a.seqlen_k);
+  load_${tiles.v.shape}(memory + V_TILE, rows_of(a.v, a.heads_kv, pair), a.v.stride_seq,
+      key_first, a.seqlen_k);
+  if (${begin} < ${finish})
+    start_queries(a, memory, pair * GROUP, ${begin}${two and ", 0" or ""});
   commit_copies();
 
-  /* A warp's part of S and dP: ${16 * tiles.s.row_tiles} queries x ${16 * tiles.s.pairs} keys. */
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int s_row = warp % ${tiles.s.rows} * ${16 * tiles.s.row_tiles}, s_key = warp / ${tiles.s.rows} * ${16 * tiles.s.pairs};
-  const unsigned q_lane = q_tiles + ${place_qk}(s_row + lane % 16, lane / 16);
-  const unsigned k_lane = k_tile + ${place_qk}(s_key + lane % 8 + lane / 16 * 8, lane / 8 % 2);
-  const unsigned dout_lane = dout_tiles + ${place_v}(s_row + lane % 16, lane / 16);
-  const unsigned v_lane = v_tile + ${place_v}(s_key + lane % 8 + lane / 16 * 8, lane / 8 % 2);
-  const unsigned p_lane = p_tile + ${place_p}(s_row + lane / 4, s_key / 8) + lane % 4 * 4;
-
-  /* Of dV and dK: ${16 * tiles.dv.row_tiles} and ${16 * tiles.dk.row_tiles} keys, every ${tiles.dv.cols}th and every ${tiles.dk.cols}th pair of 8 columns. */
-  const int dv_row = warp % ${tiles.dv.rows} * ${16 * tiles.dv.row_tiles}, dv_pair = warp / ${tiles.dv.rows};
-  const int dk_row = warp % ${tiles.dk.rows} * ${16 * tiles.dk.row_tiles}, dk_pair = warp / ${tiles.dk.rows};
-  const unsigned p_left = p_tile + ${place_p}(lane % 8 + lane / 16 * 8, dv_row / 8 + lane / 8 % 2);
-  const unsigned ds_left = p_tile + P_BYTES + ${place_p}(lane % 8 + lane / 16 * 8, dk_row / 8 + lane / 8 % 2);
-  const unsigned dout_right = dout_tiles + ${place_v}(lane % 16, 2 * dv_pair + lane / 16);
-  const unsigned q_right = q_tiles + ${place_qk}(lane % 16, 2 * dk_pair + lane / 16);
-
-  /* Of dQ: ${16 * tiles.dq.row_tiles} queries, every ${tiles.dq.cols}th pair of 8 columns. */
-  const int dq_row = warp % ${tiles.dq.rows} * ${16 * tiles.dq.row_tiles}, dq_pair = warp / ${tiles.dq.rows};
-  const unsigned ds_rows = p_tile + P_BYTES + ${place_p}(dq_row + lane % 16, lane / 16);
-  const unsigned k_right = k_tile + ${place_qk}(lane % 16, 2 * dq_pair + lane / 16);
-  const int dq_place = warp * ${tiles.dq.row_tiles * 2 * tiles.dq.pairs * 128} + lane${spec.arch >= 90 and " * 4" or ""};
-
-% if score.identity then
-  const float exponent_scale = multiply(a.softmax_scale, 1.44269504f); /* log2(e) */
-% else
-  const float exponent_scale = 1.44269504f; /* log2(e) */
+  /* A warp's part of S and dP, ${16 * s.row_tiles} queries x ${16 * s.pairs} keys, and where lane t begins. */
+  const int t = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int s_row = warp % ${s.rows} * ${16 * s.row_tiles};
+  const int s_key = warp / ${s.rows} * ${16 * s.pairs};
+  const unsigned s_a = memory + ${place_qk}(s_row + t % 16, t / 16);
+  const unsigned s_b = memory + ${place_qk}(s_key + t % 8 + t / 16 * 8, t / 8 % 2);
+% if not alike then
+  const unsigned dp_a = memory + ${place_v}(s_row + t % 16, t / 16);
+  const unsigned dp_b = memory + ${place_v}(s_key + t % 8 + t / 16 * 8, t / 8 % 2);
 % end
-  float dk[${tiles.dk.row_tiles}][${2 * tiles.dk.pairs}][4] = {}, dv[${tiles.dv.row_tiles}][${2 * tiles.dv.pairs}][4] = {};
+  const unsigned p_lane = memory + ${place_p}(s_row + t / 4, s_key / 8) + t % 4 * 4;
+
+  float dk[${dk.row_tiles}][${2 * dk.pairs}][4] = {}, dv[${dv.row_tiles}][${2 * dv.pairs}][4] = {};
 % if two then
   int stage = 0;
 % end
-% if det then
-  int passed = 0;
-% end
-% if spec.group == 1 then
-  const int head = head_kv;
-% else
-
-  for (int head = head_kv * GROUP; head < (head_kv + 1) * GROUP; ++head) {
-% end
 % local function walk_queries()
 %   if det and begin ~= "0" then
-/* Tiles before the first are passed when those before this block have passed them. */
-passed = (head - head_kv * GROUP) * query_tiles + ${begin};
-if (key_tile + 1 < key_tiles)
-  await_turn(turns + WARPS, passed);
-pass_turn(turns, passed);
+%     if spec.group > 1 then
+__syncthreads(); /* the additions for the head before are on their way */
+%     end
+if (threadIdx.x == 0) { /* tiles before the first count as passed */
+  const int skipped = (head - pair * GROUP) * a.query_tiles + ${begin};
+  await_turn(a, ticket, skipped);
+  pass_turn(a, ticket, skipped);
+}
 %   end
 %   for _, run in ipairs(walk.runs) do
 
+#pragma unroll 1
 for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
   ${capture(visit, run.masked)}
 }
 %   end
 % end
 % if spec.group == 1 then
+  const unsigned head = pair;
   ${capture(walk_queries)}
 % else
+
+#pragma unroll 1
+  for (unsigned head = pair * GROUP; head < (pair + 1) * GROUP; ++head) {
     ${capture(walk_queries)}
   }
-% end
-% if det then
-
-  /* The last turn, and with it those after the last tile that this block visits. */
-  if (key_tile + 1 < key_tiles)
-    await_turn(turns + WARPS, GROUP * query_tiles);
-  pass_turn(turns, GROUP * query_tiles);
 % end
 
   wait_copies<0>();
   __syncthreads(); /* nobody reads K and V any more */
-  {
-% if tiles.dk.uneven then
-    const int pair = dk_pair;
+% if det then
+  if (threadIdx.x == 0) { /* the last turn, and those after the last tile that this block visits */
+    await_turn(a, ticket, GROUP * a.query_tiles);
+    pass_turn(a, ticket, GROUP * a.query_tiles);
+  }
 % end
-    const unsigned to = k_tile + ${place_qk}(dk_row + lane / 4, 2 * dk_pair) + lane % 4 * 4;
-    ${capture(stage, "dk", tiles.dk, tiles.chunks_qk, true)}
+  const unsigned thread = thread_index();
+  {
+    ${capture(put, "dk", "dk", "K_TILE", place_qk, tiles.chunks_qk, true)}
   }
   {
-% if tiles.dv.uneven then
-    const int pair = dv_pair;
-% end
-    const unsigned to = v_tile + ${place_v}(dv_row + lane / 4, 2 * dv_pair) + lane % 4 * 4;
-    ${capture(stage, "dv", tiles.dv, tiles.chunks_v, false)}
+    ${capture(put, "dv", "dv", "V_TILE", place_v, tiles.chunks_v, false)}
   }
   __syncthreads();
-  store_${tiles.k.shape}(rows_of(a.dk, batch, head_kv) + key_first * a.dk.stride_seq, a.dk.stride_seq, k_tile, keys);
-  store_${tiles.v.shape}(rows_of(a.dv, batch, head_kv) + key_first * a.dv.stride_seq, a.dv.stride_seq, v_tile, keys);
+  store_${tiles.k.shape}(rows_of(a.dk, a.heads_kv, pair), a.dk.stride_seq, key_first,
+      a.seqlen_k, memory + K_TILE);
+  store_${tiles.v.shape}(rows_of(a.dv, a.heads_kv, pair), a.dv.stride_seq, key_first,
+      a.seqlen_k, memory + V_TILE);
 }
 
-/* ---- Conversion --------------------------------------------------------------------------------------
+/* ---- Conversion --------------------------------------------------------------------------------
  * dQ = softmax_scale * its sum, rounded, from the order of the fragments to rows.
  *
  * Grid: query tiles x heads_q x batch, all in x.
@@ -382,15 +514,13 @@ for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
 extern "C" __global__ void __launch_bounds__(THREADS)
 ${spec.name}_convert(const __grid_constant__ convert_args a) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  const unsigned q_tile = (unsigned)__cvta_generic_to_shared(shared);
-  const int query_tiles = (a.seqlen_q + QUERIES - 1) / QUERIES;
-  const int row_first = blockIdx.x % query_tiles * QUERIES;
-  const int head = blockIdx.x / query_tiles % a.heads_q;
-  const int batch = blockIdx.x / query_tiles / a.heads_q;
+  const unsigned memory = (unsigned)__cvta_generic_to_shared(shared);
+  enum { Q_TILE = 0 };
+  const unsigned head = divide(blockIdx.x, a.query_tiles);
+  const int row_first = (blockIdx.x - head * a.query_tiles.number) * QUERIES;
 
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int dq_row = warp % ${tiles.dq.rows} * ${16 * tiles.dq.row_tiles}, pair = warp / ${tiles.dq.rows};
-  const float *dq_sum = a.dq_sum + (long long)blockIdx.x * ${tiles.dq_floats} + warp * ${tiles.dq.row_tiles * 2 * tiles.dq.pairs * 128} + lane${spec.arch >= 90 and " * 4" or ""};
+  const unsigned thread = threadIdx.x;
+  const float *dq_sum = a.dq_sum + (long long)blockIdx.x * DQ_FLOATS + dq_place(threadIdx.x);
   float dq[${tiles.dq.row_tiles}][${2 * tiles.dq.pairs}][4];
 #pragma unroll
   for (int i = 0; i < ${tiles.dq.row_tiles}; ++i) {
@@ -409,8 +539,8 @@ ${spec.name}_convert(const __grid_constant__ convert_args a) {
 % end
     }
   }
-  const unsigned to = q_tile + ${place_qk}(dq_row + lane / 4, 2 * pair) + lane % 4 * 4;
-  ${capture(stage, "dq", tiles.dq, tiles.chunks_qk, true)}
+  ${capture(put, "dq", "dq", "Q_TILE", place_qk, tiles.chunks_qk, true)}
   __syncthreads();
-  store_${tiles.q.shape}(rows_of(a.dq, batch, head) + row_first * a.dq.stride_seq, a.dq.stride_seq, q_tile, a.seqlen_q - row_first);
+  store_${tiles.q.shape}(rows_of(a.dq, a.heads_q, head), a.dq.stride_seq, row_first,
+      a.seqlen_q, memory + Q_TILE);
 }

@@ -1,9 +1,10 @@
 -- sm80/layout.lua: where the chunks of a tile lie in shared memory.
 --
--- A tile is rows of 16-byte chunks, 8 columns each, one row after the other with no padding. ldmatrix
--- reads one chunk of 8 rows at a time, and shared memory serves 128 bytes at a time: the 8 chunks must
--- differ in place modulo 8. With an odd number of chunks a row they do; else chunk c of row r stands at
--- c ^ (some bits of r), as many bits as the number of chunks has factors of 2, at most 3.
+-- A tile is rows of 16-byte chunks, 8 columns each, one row after the other with no padding.
+-- ldmatrix reads one chunk of 8 rows at a time, and shared memory serves 128 bytes at a time: the 8
+-- chunks must differ in place modulo 8. With an odd number of chunks a row they do; else chunk c of
+-- row r stands at c ^ (some bits of r), as many bits as the number of chunks has factors of 2, at
+-- most 3.
 
 local layout = {}
 

@@ -1,8 +1,10 @@
-% -- What every emitted sm80 kernel begins with: its name, arguments, constants, PTX and tile functions.
+% -- What every emitted sm80 kernel begins with: its name, arguments, constants and PTX.
+% local major, minor = spec.arch // 10, spec.arch % 10
 /* ${spec.name}
  *
- * Emitted by fagen ${spec.version} from the spec "${spec.words}" for compute capability
- * ${spec.arch // 10}.${spec.arch % 10}. CUDA C++ that includes nothing: compiles with NVRTC, or with nvcc -arch=sm_${spec.arch}.
+ * Emitted by fagen ${spec.version} from the spec "${spec.words}"
+ * for compute capability ${major}.${minor}. CUDA C++ that includes nothing: NVRTC compiles it,
+ * and so does nvcc -arch=sm_${spec.arch}.
  */
 
 % include "sm80/args.cu.lua"
@@ -10,16 +12,22 @@
 enum {
   DIM_QK = ${spec.dim_qk},
   DIM_V = ${spec.dim_v},
-  GROUP = ${spec.group},     /* query heads a key/value head */
+  GROUP = ${spec.group}, /* query heads a key/value head */
   QUERIES = ${tiles.queries}, /* rows of a query tile */
-  KEYS = ${tiles.keys},    /* keys of a key tile */
-  WARPS = ${tiles.warps},
-  THREADS = 32 * WARPS
+  KEYS = ${tiles.keys}, /* keys of a key tile */
+  THREADS = ${tiles.threads}
 };
 
 % include "sm80/ptx.cu.lua"
 
-/* The rows of one head of one batch entry. */
-DEVICE element *rows_of(const tensor &t, int batch, int head) {
-  return t.data + batch * t.stride_batch + head * t.stride_head;
+/* Divided so, what follows from blockIdx is seen to be the same for all threads and stays out of
+ * their registers. */
+DEVICE unsigned divide(unsigned n, const divisor &d) {
+  return (unsigned)((unsigned long long)n * d.magic >> d.shift);
+}
+
+/* The rows of one of batch x heads. */
+DEVICE element *rows_of(const tensor &t, const divisor &heads, unsigned head) {
+  const unsigned batch = divide(head, heads);
+  return t.data + batch * t.stride_batch + (head - batch * heads.number) * t.stride_head;
 }

@@ -1,8 +1,7 @@
 % -- The preprocess entry: part of a bwd kernel and all of a pre kernel.
-% local chunks = spec.dim_v // 8
-% local lanes = chunks >= 8 and 8 or chunks >= 4 and 4 or chunks >= 2 and 2 or 1
-/* ---- Preprocess --------------------------------------------------------------------------------------
- * D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up. ${lanes > 1 and string.format("%d lanes share a row.", lanes) or "A lane takes a row."}
+% local lanes = tiles.preprocess_lanes
+/* ---- Preprocess --------------------------------------------------------------------------------
+ * D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up.
  *
  * Grid: query tiles, at least 1, x heads_q x batch, all in x.
  */
@@ -19,22 +18,20 @@ DEVICE float dot_chunk(const uint4 &a, const uint4 &b, float sum) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 ${spec.name}_preprocess(const __grid_constant__ preprocess_args a) {
-  const int query_tiles = max((a.seqlen_q + QUERIES - 1) / QUERIES, 1);
-  const int row_first = blockIdx.x % query_tiles * QUERIES;
-  const int head = blockIdx.x / query_tiles % a.heads_q;
-  const int batch = blockIdx.x / query_tiles / a.heads_q;
+  const unsigned head = divide(blockIdx.x, a.query_tiles);
+  const int row_first = (blockIdx.x - head * a.query_tiles.number) * QUERIES;
   const int rows = min(QUERIES, a.seqlen_q - row_first);
-  const element *o_rows = rows_of(a.o, batch, head) + row_first * a.o.stride_seq;
-  const element *dout_rows = rows_of(a.dout, batch, head) + row_first * a.dout.stride_seq;
-  const long long row_0 = ((long long)batch * a.heads_q + head) * a.seqlen_q + row_first;
+  const element *o_rows = rows_of(a.o, a.heads_q, head) + row_first * a.o.stride_seq;
+  const element *dout_rows = rows_of(a.dout, a.heads_q, head) + row_first * a.dout.stride_seq;
+  const long long row_0 = (long long)head * a.seqlen_q + row_first;
 
 % if lanes > 1 then
-  const int lane = threadIdx.x % ${lanes};
+  /* ${lanes} lanes share a row; in the last round those past the end repeat the last row. */
 % end
-  for (int first = 0; first < rows; first += THREADS / ${lanes}) { /* lanes of a row stay together */
+  for (int first = 0; first < rows; first += THREADS / ${lanes}) {
     const int row = min(first + (int)threadIdx.x / ${lanes}, rows - 1);
     float sum = 0.0f;
-    for (int chunk = ${lanes > 1 and "lane" or "0"}; chunk < DIM_V / 8; chunk += ${lanes})
+    for (int chunk = threadIdx.x % ${lanes}; chunk < DIM_V / 8; chunk += ${lanes})
       sum = dot_chunk(*(const uint4 *)(o_rows + row * a.o.stride_seq + 8 * chunk),
                       *(const uint4 *)(dout_rows + row * a.dout.stride_seq + 8 * chunk), sum);
 % local distance = 1

@@ -1,17 +1,19 @@
 % -- The PTX of the sm80 target: named wrappers of one instruction each, those that the pass calls.
 % local forward, backward = spec.pass == "fwd", spec.pass == "bwd"
 % local score = require "score"
-/* ---- PTX, one instruction each ---------------------------------------------------------------------
- * Arithmetic on floats is asked for by name, so that no compiler option changes what is computed. */
+/* ---- PTX, one instruction each -----------------------------------------------------------------
+ * Arithmetic on floats is asked for by name: no compiler option changes what is computed. */
 
-#define DEVICE __device__ __forceinline__
+#define DEVICE static __device__ __forceinline__
 
+% if forward or tiles.preprocess_lanes > 1 or not score.identity then
 DEVICE float add(float a, float b) {
   float sum;
   asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
   return sum;
 }
 
+% end
 DEVICE float subtract(float a, float b) {
   float difference;
   asm("sub.rn.f32 %0, %1, %2;" : "=f"(difference) : "f"(a), "f"(b));
@@ -38,6 +40,14 @@ DEVICE float maximum(float a, float b) {
   float larger;
   asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
   return larger;
+}
+% end
+% if backward then
+
+DEVICE float minimum(float a, float b) {
+  float smaller;
+  asm("min.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+  return smaller;
 }
 % end
 % if forward or backward then
@@ -84,13 +94,14 @@ DEVICE void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four 8 x 8 matrices of 16-bit values, rows at the addresses of lanes 0-7, 8-15, 16-23, 24-31: a lane
- * gets columns 2t and 2t + 1 of row g of each. */
+/* Four 8 x 8 matrices of 16-bit values, rows at the addresses of lanes 0-7, 8-15, 16-23, 24-31: a
+ * lane gets columns 2t and 2t + 1 of row g of each. */
 DEVICE void load_matrices(unsigned (&m)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"(address));
 }
+%   if backward or tiles.chunks_v > 1 then
 
 /* The same, transposed: rows 2t and 2t + 1 of column g. */
 DEVICE void load_matrices_transposed(unsigned (&m)[4], unsigned address) {
@@ -98,9 +109,10 @@ DEVICE void load_matrices_transposed(unsigned (&m)[4], unsigned address) {
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"(address));
 }
-%   if forward and spec.dim_v // 8 % 2 == 1 then
+%   end
+%   if forward and tiles.chunks_v % 2 == 1 then
 
-/* The first two of them. */
+/* Two 8 x 8 matrices, transposed. */
 DEVICE void load_two_matrices_transposed(unsigned (&m)[2], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(m[0]), "=r"(m[1])
@@ -116,15 +128,35 @@ DEVICE void copy_async(unsigned to, const void *from, int bytes) {
                : "memory");
 }
 
-/* threadIdx.x, read anew: what is computed from it is then not kept in registers across a loop. */
+%   if backward then
+
+DEVICE void copy_async_float(unsigned to, const float *from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"(to), "l"(from) : "memory");
+}
+
+DEVICE unsigned load_shared_word(unsigned address) {
+  unsigned value;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+%   end
+
+/* threadIdx.x, read anew: what follows from it is then not kept in registers across a loop. */
 DEVICE unsigned thread_index() {
   unsigned index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
   return index;
 }
 
-/* An addition that the compiler cannot take apart: it would keep the offset of each row of a tile in
- * registers of its own. */
+/* The same value; what follows from it is worked out anew, not kept in registers across a loop. */
+DEVICE unsigned anew(unsigned x) {
+  unsigned same;
+  asm volatile("mov.u32 %0, %1;" : "=r"(same) : "r"(x));
+  return same;
+}
+
+/* An addition that the compiler cannot take apart: it would keep the offset of each row of a tile
+ * in registers of its own. */
 DEVICE const element *advance(const element *from, long long elements) {
   const element *to;
   asm("add.s64 %0, %1, %2;" : "=l"(to) : "l"(from), "l"(2 * elements));
@@ -178,7 +210,10 @@ DEVICE void add_to_memory(float *to, float value) {
 /* The number of earlier calls. */
 DEVICE int draw_ticket(int *counter) {
   int before;
-  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(counter)
+               : "memory");
   return before;
 }
 

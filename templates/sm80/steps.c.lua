@@ -1,4 +1,7 @@
 % -- The steps of an sm80 plan: what each entry gets, over which grid.
+% local score = require "score"
+% -- Scores that nothing changes stay unscaled until they become exponents. 1.44269504 is log2(e).
+% local exponent_scale = score.identity and "in->softmax_scale * 1.44269504f" or "1.44269504f"
 % include "sm80/args.cu.lua"
 
 enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
@@ -8,6 +11,17 @@ static void set_tensor(tensor *to, const fa_plan_tensor *from) {
   to->stride_batch = from->stride_batch;
   to->stride_seq = from->stride_seq;
   to->stride_head = from->stride_head;
+}
+
+/* 0 divides nothing, as there is no block then. */
+static divisor divisor_of(long long number) {
+  const unsigned long long n = number > 0 ? (unsigned long long)number : 1;
+  divisor d;
+  d.number = (unsigned)n;
+  d.shift = 31;
+  while (1ULL << (d.shift - 31) < n) ++d.shift;
+  d.magic = (unsigned)(((1ULL << d.shift) + n - 1) / n);
+  return d;
 }
 
 /* Adds a step and gives its argument block. The grid is one-dimensional: x has no 65535 limit. */
@@ -32,12 +46,18 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
 
-  forward_args *a = add_step(out, "${spec.name}_main", query_tiles * in->heads_q * in->batch,
-                             ${tiles.shared_bytes}, sizeof *a);
+  const long long blocks = query_tiles * in->heads_q * in->batch;
+  forward_args *a = add_step(
+      out, "${spec.name}_main",
+      blocks, ${tiles.shared_bytes}, sizeof *a);
   a->seqlen_q = (int)in->seqlen_q;
   a->seqlen_k = (int)in->seqlen_k;
-  a->heads_q = (int)in->heads_q;
+  a->key_tiles = (int)((in->seqlen_k + KEYS - 1) / KEYS);
+  a->query_tiles = divisor_of(query_tiles);
+  a->heads_q = divisor_of(in->heads_q);
+  a->heads_kv = divisor_of(in->heads_kv);
   a->softmax_scale = in->softmax_scale;
+  a->exponent_scale = ${exponent_scale};
   set_tensor(&a->q, &in->q);
   set_tensor(&a->k, &in->k);
   set_tensor(&a->v, &in->v);
@@ -60,17 +80,20 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
   const long long heads = in->batch * in->heads_q, pairs = in->batch * in->heads_kv;
-  const long long counters = 1 + pairs * key_tiles * ${tiles.warps};
+  const long long counters = 1 + pairs * key_tiles;
+  const long long row_blocks = query_tiles > 0 ? query_tiles : 1;
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
 
-  preprocess_args *p = add_step(out, "${spec.name}_preprocess",
-                                (query_tiles > 0 ? query_tiles : 1) * heads, 0, sizeof *p);
+  preprocess_args *p = add_step(
+      out, "${spec.name}_preprocess",
+      row_blocks * heads, 0, sizeof *p);
   p->seqlen_q = (int)in->seqlen_q;
-  p->heads_q = (int)in->heads_q;
+  p->query_tiles = divisor_of(row_blocks);
+  p->heads_q = divisor_of(in->heads_q);
   set_tensor(&p->o, &in->o);
   set_tensor(&p->dout, &in->dout);
   p->dlse = in->dlse;
@@ -80,12 +103,20 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->counters = counters;
 %   if spec.pass == "bwd" then
 
-  backward_args *b = add_step(out, "${spec.name}_main", key_tiles * pairs, ${tiles.shared_bytes}, sizeof *b);
+  backward_args *b = add_step(
+      out, "${spec.name}_main",
+      key_tiles * pairs, ${tiles.shared_bytes}, sizeof *b);
   b->seqlen_q = (int)in->seqlen_q;
   b->seqlen_k = (int)in->seqlen_k;
-  b->heads_q = (int)in->heads_q;
-  b->heads_kv = (int)in->heads_kv;
+  b->query_tiles = (int)query_tiles;
+  b->key_tiles = divisor_of(key_tiles);
+  b->heads_q = divisor_of(in->heads_q);
+  b->heads_kv = divisor_of(in->heads_kv);
+%     if spec.deterministic then
+  b->pairs = divisor_of(pairs);
+%     end
   b->softmax_scale = in->softmax_scale;
+  b->exponent_scale = ${exponent_scale};
   set_tensor(&b->q, &in->q);
   set_tensor(&b->k, &in->k);
   set_tensor(&b->v, &in->v);
@@ -97,12 +128,14 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->dq_sum = dq_sum;
 %     if spec.deterministic then
   b->turns = turns;
-  b->pairs = (int)pairs;
 %     end
 
-  convert_args *c = add_step(out, "${spec.name}_convert", query_tiles * heads, ${tiles.convert_bytes}, sizeof *c);
+  convert_args *c = add_step(
+      out, "${spec.name}_convert",
+      query_tiles * heads, ${tiles.convert_bytes}, sizeof *c);
   c->seqlen_q = (int)in->seqlen_q;
-  c->heads_q = (int)in->heads_q;
+  c->query_tiles = divisor_of(query_tiles);
+  c->heads_q = divisor_of(in->heads_q);
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
