@@ -20,7 +20,12 @@ typedef struct preprocess_args {
 
 typedef struct backward_args {
   const float *lse, *d; /* batch x heads_q x seqlen_q */
-  float *dq_sum;        /* batch x heads_q x query tiles x DQ_FLOATS */
+%   if tiles.short then
+  const float *dlse; /* for the one launch, which has no d: like lse, or NULL */
+  float *dq_sum;     /* batch x heads_q, or blocks of the one launch, x query tiles x DQ_FLOATS */
+%   else
+  float *dq_sum; /* batch x heads_q x query tiles x DQ_FLOATS */
+%   end
 %   if spec.deterministic then
   int *turns; /* how many blocks have started; then a place x TURNS: turns passed */
 %   end

@@ -2,6 +2,7 @@
 % local mask = require "mask"
 % local walk = require "sm90.walk_bwd"
 % local det, wide, grouped = spec.deterministic, tiles.wide, spec.group > 1
+% local ascending = walk.longest == (det and "last" or "first") -- key tiles, as they are taken
 % include "sm90/prelude_bwd.cu.lua"
 
 % include "sm90/preprocess.cu.lua"
@@ -50,7 +51,7 @@ enum {
 /* Where things are in shared memory. */
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
-  STATISTICS = 1024, /* twice: LSE in exponents of 2, then -D, of a query tile */
+  STATISTICS = 1024, /* twice: -LSE in exponents of 2, then -D, of a query tile */
   K_TILE = ${tiles.header_bytes},
   V_TILE = K_TILE + K_BYTES,
   Q_TILES = V_TILE + V_BYTES,
@@ -64,7 +65,6 @@ enum {
 % end
 };
 
-#define PLUS_INFINITY __uint_as_float(0x7f800000u)
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 #define LOG2_E 1.44269504f
 
@@ -99,6 +99,11 @@ DEVICE void pass_turn(int *counter, int turn) {
 }
 % end
 
+% if not require("score").identity then
+/* Of a probability. */
+DEVICE bool is_zero(float p) { return __float_as_uint(p) == 0; }
+
+% end
 /* Of accumulators that no product has written, the value is 0 by selection. */
 DEVICE unsigned scaled(const float *c, float scale, bool any) {
   return any ? pack(multiply(c[0], scale), multiply(c[1], scale)) : 0;
@@ -149,8 +154,8 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
     const float d = inside ? args.d[row_0 + row] : 0.0f;
     /* A row that saw no key gets P = 0, and so do rows past the end. */
     const bool dead = __float_as_uint(lse) == 0xff800000u;
-    to[i] = dead ? PLUS_INFINITY : multiply(lse, LOG2_E);
-    to[QUERIES + i] = dead ? 0.0f : -d;
+    to[i] = dead ? MINUS_INFINITY : multiply(lse, -LOG2_E);
+    to[QUERIES + i] = dead ? 0.0f : multiply(d, -1.0f);
   }
   __syncwarp();
   release(shared + Q_FULL, at);
@@ -200,7 +205,6 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   const int place = inside / width;
   const int pair = section * args.section + inside - place * width;
   key_tile at_keys;
-% local ascending = walk.longest == (det and "last" or "first")
   at_keys.first = ${ascending and "place" or "(key_tiles - 1 - place)"} * KEYS;
   at_keys.batch = pair / args.heads_kv;
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
@@ -212,20 +216,22 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   if (warp < 4) {
     registers_give_back<${tiles.producer_registers}>();
     ring_place at = {0, 1}; /* of an unused barrier, the phase before the first counts as ended */
-    if (warp == 0 && lane == 0) {
-      tma_prefetch(q_map);
-      tma_prefetch(dout_map);
-      mbarrier_arrive_expect(shared + K_FULL, K_CHUNKS * KEY_CHUNK);
-      for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
-        tma_load(shared + K_TILE + chunk * KEY_CHUNK, k_map, chunk * K_SPLIT, at_keys.first,
-                 at_keys.head_kv, at_keys.batch, shared + K_FULL);
-      mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
-      load_tile<V_CHUNKS>(shared + V_TILE, KEYS, v_map, at_keys.first, at_keys.head_kv,
-                          at_keys.batch, shared + V_FULL);
+    if (warp == 0) { /* the same for all lanes: joined with the next, it cost registers */
+      if (lane == 0) {
+        tma_prefetch(q_map);
+        tma_prefetch(dout_map);
+        mbarrier_arrive_expect(shared + K_FULL, K_CHUNKS * KEY_CHUNK);
+        for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
+          tma_load(shared + K_TILE + chunk * KEY_CHUNK, k_map, chunk * K_SPLIT, at_keys.first,
+                   at_keys.head_kv, at_keys.batch, shared + K_FULL);
+        mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
+        load_tile<V_CHUNKS>(shared + V_TILE, KEYS, v_map, at_keys.first, at_keys.head_kv,
+                            at_keys.batch, shared + V_FULL);
 % if tiles.dout_stages == 1 then
-      ring_place dout_at = {0, 1};
+        ring_place dout_at = {0, 1};
 % end
-      ${capture(each_head, load_queries)}
+        ${capture(each_head, load_queries)}
+      }
     } else if (warp == 3) {
 % if not det then
       launch_wait(); /* for D */
@@ -247,5 +253,9 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % end
   consume(args, dk_map, dv_map, at_keys, memory);
 }
+% if tiles.short then
+
+%   include "sm90/bwd_short.cu.lua"
+% end
 
 % include "sm90/convert.cu.lua"

@@ -127,10 +127,10 @@ for (int i = 0; i < OWN_KEYS / 2; ++i) {
 %   if not score.identity then
   s[i] = ${score.text(position)};
 %   end
-  s[i] = exp2_approx(multiply_add(s[i], ${exponent_scale}, -lse[row]));
+  s[i] = exp2_approx(multiply_add(s[i], ${exponent_scale}, minus_lse[row]));
   dp[i] = multiply(s[i], add(dp[i], minus_d[row]));
 %   if not score.identity then
-  dp[i] = s[i] == 0.0f ? 0.0f : ${factor and "multiply(dp[i], derivative)" or "dp[i]"};
+  dp[i] = is_zero(s[i]) ? 0.0f : ${factor and "multiply(dp[i], derivative)" or "dp[i]"};
 %   end
 }
 %   if walk.masked == "" then
@@ -152,7 +152,7 @@ wait(shared + DOUT_FULL, ${dout_at});
 wgmma_fence();
 start_scores<DIM_V>(dp, dout_tile, v);
 const float *rows = statistics + at.buffer * 2 * QUERIES + warp_row + lane / 4;
-const float lse[2] = {rows[0], rows[8]};
+const float minus_lse[2] = {rows[0], rows[8]};
 const float minus_d[2] = {rows[QUERIES], rows[QUERIES + 8]};
 wgmma_wait<1>(s);
 wgmma_wait<0>(dp);

@@ -167,7 +167,7 @@ for (int i = 0; i < QUERIES / 2; ++i) {
 % local function probabilities(masked)
 #pragma unroll
 for (int j = 0; j < QUERIES / 8; ++j) {
-  const float2 lse = load_shared_pair(rows + 32 * j);
+  const float2 minus_lse = load_shared_pair(rows + 32 * j);
 #pragma unroll
   for (int i = 4 * j; i < 4 * j + 4; ++i) {
 %   if score.needs_positions then
@@ -182,7 +182,8 @@ for (int j = 0; j < QUERIES / 8; ++j) {
 %   if not score.identity then
     s[i] = ${score.text(position)};
 %   end
-    s[i] = exp2_approx(multiply_add(s[i], ${exponent_scale}, i % 2 ? -lse.y : -lse.x));
+    s[i] = exp2_approx(
+        multiply_add(s[i], ${exponent_scale}, i % 2 ? minus_lse.y : minus_lse.x));
   }
 }
 %   if masked == true then
@@ -202,7 +203,7 @@ for (int step = 0; step < QUERIES / 16; ++step) {
 %     local i = e == 0 and "i" or "i + 1"
     dp[${i}] = multiply(s[${i}], dp[${i}]);
 %     if not score.identity then
-    dp[${i}] = s[${i}] == 0.0f ? 0.0f : dp[${i}];
+    dp[${i}] = is_zero(s[${i}]) ? 0.0f : dp[${i}];
 %     end
 %   end
     ds[i / 2] = pack(dp[i], dp[i + 1]);
@@ -213,23 +214,55 @@ for (int step = 0; step < QUERIES / 16; ++step) {
                             four[1], four[2], four[3]);
 }
 % end
-% -- masked: whether the tile needs the mask; or a condition that tells.
-% local function visit(masked)
+% local function stage_dq()
+#pragma unroll
+for (int i = 0; i < DQ_COLUMNS / 2; i += 4)
+  store_shared_quad(dq_staged + i * 128, dq[i], dq[i + 1], dq[i + 2], dq[i + 3]);
+% end
+% local function load_v()
+#pragma unroll
+for (int step = 0; step < V_STEPS; ++step)
+  load_matrices(v_first[step], v_rows + lane % 16 * CHUNK_ROW +
+                                   ((2 * step + lane / 16) ^ lane % 8) * 16);
+% end
+% -- masked: whether the tile needs the mask; or a condition that tells. short: of the one launch.
+% local function visit(masked, short)
 const unsigned rows = shared + STATISTICS + at.buffer * 8 * QUERIES + lane % 4 * 8;
+%   if short then
+const unsigned minus_d_rows = shared + MINUS_D + tile * 4 * QUERIES;
+%   end
 const unsigned q_tile = uniform(q + at.buffer * (Q_BYTES / 16));
 const unsigned dout_tile = uniform(dout + at.buffer * (DOUT_BYTES / 16));
 float s[QUERIES / 2], dp[QUERIES / 2];
 unsigned p[QUERIES / 4], ds[QUERIES / 4];
 wait(shared + Q_FULL, at);
+%   if short then
+if (uniform(load_shared_word(shared + NEW_TILE + 4 * at.buffer))) {
+  compute_d(minus_d_rows, shared + O_TILE, shared + DOUT_TILES + at.buffer * DOUT_BYTES,
+            shared + STATISTICS + at.buffer * 8 * QUERIES);
+  named_barrier_sync(1, 256); /* D is whole */
+  release(shared + O_EMPTY, {0, 0});
+}
+%   end
 #pragma unroll
 for (int j = 0; j < QUERIES / 8; ++j) {
+%   if short then
+  const float2 minus_d = load_shared_pair(minus_d_rows + lane % 4 * 8 + 32 * j);
+%   else
   const float2 minus_d = load_shared_pair(rows + 4 * QUERIES + 32 * j);
+%   end
   dp[4 * j] = dp[4 * j + 2] = minus_d.x;
   dp[4 * j + 1] = dp[4 * j + 3] = minus_d.y;
 }
 pin(dp);
 wgmma_fence();
 start_scores(s, k, q_tile);
+%   if short then
+if (!any) {
+  wait(shared + V_FULL, {0, turn & 1u});
+  ${capture(load_v)}
+}
+%   end
 wait(shared + DOUT_FULL, at);
 wgmma_fence();
 start_dp(dp, v_first, v, dout_tile);
@@ -258,9 +291,16 @@ start_sum(dk, ds, q_tile, any);
 wgmma_wait<1>(dq);
 
 named_barrier_sync(2 + consumer, 160); /* the dQ before has been read */
-#pragma unroll
-for (int i = 0; i < DQ_COLUMNS / 2; i += 4)
-  store_shared_quad(dq_staged + i * 512, dq[i], dq[i + 1], dq[i + 2], dq[i + 3]);
+%   if short then
+const unsigned ending = uniform(load_shared_word(shared + ENDINGS + 4 * consumer));
+if (ending != GOES_ON) {
+  finish_dq(dq, dq_staged, lane, args.softmax_scale, ending == IS_ALONE);
+} else {
+  ${capture(stage_dq)}
+}
+%   else
+${capture(stage_dq)}
+%   end
 proxy_fence();
 named_barrier_arrive(4 + consumer, 160);
 wgmma_wait<0>(dk);
@@ -269,42 +309,49 @@ any = 1;
 advance<2>(at);
 % end
 
+% -- Where the lane finds things: addresses, and lower words of descriptors.
+% local function places(short)
+const unsigned shared = shared_address(memory);
+const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
+const int consumer = warp / 4 - 1, warp_row = (warp - 4) * 16;
+const unsigned k = tile_word(shared + K_TILE + consumer * 64 * CHUNK_ROW, 16);
+%   if v_rest then
+const unsigned v = tile_word(shared + V_TILE + consumer * 64 * CHUNK_ROW, 16);
+%   else
+const unsigned v = 0; /* all of it is in registers */
+%   end
+%   if tiles.by_rows then
+const unsigned k_right = tile_word(shared + K_TILE, KEY_CHUNK);
+const unsigned ds_left = tile_word(shared + DS_TILES + consumer * 64 * CHUNK_ROW, 16);
+%   else
+const unsigned k_right = tile_word(shared + K_TILE + consumer * KEY_CHUNK, KEY_CHUNK);
+const unsigned ds_left = tile_word(shared + DS_TILES, 16);
+%   end
+const unsigned q = tile_word(shared + Q_TILES, QUERY_CHUNK);
+const unsigned dout = tile_word(shared + DOUT_TILES, QUERY_CHUNK);
+/* Where the lane puts dS: row lane % 8 of matrix lane / 8, of 16 queries x 16 keys. */
+const unsigned ds_lane = shared + DS_TILES + consumer * QUERY_CHUNK +
+                         (lane / 16 * 8 + lane % 8) * CHUNK_ROW +
+                         ((warp % 4 * 2 + lane / 8 % 2) ^ lane % 8) * 16;
+const unsigned dq_staged = shared + DQ_STAGED + (warp - 4) * DQ_PART + lane * 16;
+%   if short then
+/* dK leaves through the consumer's part of dS, so that the next K can come meanwhile. */
+const unsigned dk_rows = shared + DS_TILES + consumer * QUERY_CHUNK + warp % 4 * 16 * CHUNK_ROW;
+%   else
+const unsigned k_rows = shared + K_TILE + warp_row * CHUNK_ROW;
+%   end
+const unsigned v_rows = shared + V_TILE + warp_row * CHUNK_ROW;
+% end
+
 /* What a consumer does. */
 DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const tensor_map &dv_map,
                     const key_tile &at_keys, const unsigned char *memory) {
-  const unsigned shared = shared_address(memory);
-  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
-  const int consumer = warp / 4 - 1, warp_row = (warp - 4) * 16;
-  const unsigned k = tile_word(shared + K_TILE + consumer * 64 * CHUNK_ROW, 16);
-% if v_rest then
-  const unsigned v = tile_word(shared + V_TILE + consumer * 64 * CHUNK_ROW, 16);
-% else
-  const unsigned v = 0; /* all of it is in registers */
-% end
-% if tiles.by_rows then
-  const unsigned k_right = tile_word(shared + K_TILE, KEY_CHUNK);
-  const unsigned ds_left = tile_word(shared + DS_TILES + consumer * 64 * CHUNK_ROW, 16);
-% else
-  const unsigned k_right = tile_word(shared + K_TILE + consumer * KEY_CHUNK, KEY_CHUNK);
-  const unsigned ds_left = tile_word(shared + DS_TILES, 16);
-% end
-  const unsigned q = tile_word(shared + Q_TILES, QUERY_CHUNK);
-  const unsigned dout = tile_word(shared + DOUT_TILES, QUERY_CHUNK);
-  /* Where the lane puts dS: row lane % 8 of matrix lane / 8, of 16 queries x 16 keys. */
-  const unsigned ds_lane = shared + DS_TILES + consumer * QUERY_CHUNK +
-                           (lane / 16 * 8 + lane % 8) * CHUNK_ROW +
-                           ((warp % 4 * 2 + lane / 8 % 2) ^ lane % 8) * 16;
-  const unsigned dq_staged = shared + DQ_STAGED + consumer * 4 * DQ_PART + threadIdx.x % 128 * 16;
-  const unsigned k_rows = shared + K_TILE + warp_row * CHUNK_ROW;
-  const unsigned v_rows = shared + V_TILE + warp_row * CHUNK_ROW;
+  ${capture(places)}
 
   unsigned v_first[V_STEPS][4];
   ring_place at = {0, 0};
   wait(shared + V_FULL, at);
-#pragma unroll
-  for (int step = 0; step < V_STEPS; ++step)
-    load_matrices(v_first[step],
-                  v_rows + lane % 16 * CHUNK_ROW + ((2 * step + lane / 16) ^ lane % 8) * 16);
+  ${capture(load_v)}
   wait(shared + K_FULL, at);
 
   float dk[DIM_QK / 2], dv[DIM_V / 2];
@@ -334,3 +381,87 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
     tma_store_wait_read<0>();
   }
 }
+% if tiles.short then
+
+%   include "sm90/bwd_heads.cu.lua"
+
+/* The last part of dQ's sum is added to the sum of the others, if there are any, which lies where
+   the part would; in its place comes dQ, 16 rows a warp. */
+DEVICE void finish_dq(float (&dq)[DQ_COLUMNS / 2], unsigned staged, int lane, float scale,
+                      bool only) {
+#pragma unroll
+  for (int i = 0; i < DQ_COLUMNS / 2; i += 4) {
+    const float4 sum =
+        only ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : load_shared_quad(staged + i * 128);
+    dq[i] = add(dq[i], sum.x);
+    dq[i + 1] = add(dq[i + 1], sum.y);
+    dq[i + 2] = add(dq[i + 2], sum.z);
+    dq[i + 3] = add(dq[i + 3], sum.w);
+  }
+  __syncwarp();
+  const int row = lane % 16;
+  const unsigned to = staged - lane * 16 + row * DQ_ROW;
+#pragma unroll
+  for (int i = 0; i < DQ_COLUMNS / 2; i += 8) {
+    const int unit = i / 4 + lane / 16;
+%   local function unit(name)
+%     return tiles.dq_swizzled and "(" .. name .. " ^ row % 8)" or name
+%   end
+%   if tiles.dq_columns % 16 ~= 0 then
+    if (i + 8 > DQ_COLUMNS / 2) {
+      store_two_matrices(to + i / 4 * 16, scaled(dq + i, scale, true),
+                         scaled(dq + i + 2, scale, true));
+      continue;
+    }
+%   end
+    store_matrices(to + ${unit("unit")} * 16, scaled(dq + i, scale, true),
+                   scaled(dq + i + 2, scale, true), scaled(dq + i + 4, scale, true),
+                   scaled(dq + i + 6, scale, true));
+  }
+}
+
+/* What a consumer does in the one launch. */
+DEVICE void consume_heads(const backward_args &args, const tensor_map &dk_map,
+                          const tensor_map &dv_map, const unsigned char *memory) {
+  ${capture(places, true)}
+  unsigned v_first[V_STEPS][4];
+  ring_place at = {0, 0};
+  for (int turn = 0; turn < turn_count(args); ++turn) {
+    wait(shared + K_FULL, {0, turn & 1u});
+    if (lane == 0)
+      tma_store_wait_read<0>();
+    named_barrier_sync(6 + consumer, 128); /* dK has left through dS */
+
+    float dk[DIM_QK / 2], dv[DIM_V / 2];
+    int any = 0; /* whether dK and dV hold anything yet */
+    {
+      const key_tile at_keys = find_keys(args, turn);
+      ${walk.bounds}
+%   for _, run in ipairs(walk.runs) do
+      for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+        ${capture(visit, run.masked, true)}
+      }
+%   end
+    }
+
+    turn = afresh(turn);
+    const key_tile at_keys = find_keys(args, turn);
+    const int key = at_keys.first + warp_row;
+    named_barrier_sync(1, 256); /* nobody reads K and dS any more */
+    release(shared + K_EMPTY, {0, 0});
+    if (!any)
+      wait(shared + V_FULL, {0, turn & 1u});
+    store_rows(dv_map, v_rows, key, at_keys, args.seqlen_k, dv, 1.0f, any);
+    if (lane == 0)
+      tma_store_commit();
+    store_rows(dk_map, dk_rows, key, at_keys, args.seqlen_k, dk, args.softmax_scale, any);
+    if (lane == 0) {
+      tma_store_commit();
+      tma_store_wait_read<1>();
+      mbarrier_arrive(shared + V_EMPTY);
+    }
+  }
+  if (lane == 0)
+    tma_store_wait_read<0>();
+}
+% end

@@ -60,20 +60,20 @@ ${spec.name}_convert(
   const int any_head = block / query_tiles;
   const int row_first = (block - any_head * query_tiles) * QUERIES;
   const int head = any_head % args.heads_q, batch = any_head / args.heads_q;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = warp / 4;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 % if tiles.by_rows then
   unsigned *to = tile + (warp * 16 + lane / 4) * PITCH + lane % 4;
 % else
-  unsigned *to = tile + (warp % 4 * 16 + lane / 4) * PITCH + part * DQ_COLUMNS / 2 + lane % 4;
+  unsigned *to = tile + (warp % 4 * 16 + lane / 4) * PITCH + warp / 4 * DQ_COLUMNS / 2 + lane % 4;
 % end
   const float4 *from = (const float4 *)(args.dq_sum + (long long)block * DQ_FLOATS) +
-                       part * (DQ_PART / 4) + threadIdx.x % 128;
+                       warp * (DQ_PART / 16) + lane;
   const float scale = args.softmax_scale;
 
   launch_wait(); /* for the sums */
 #pragma unroll
   for (int j = 0; j < DQ_COLUMNS / 8; ++j) {
-    const float4 sum = from[j * 128];
+    const float4 sum = from[j * 32];
     to[4 * j] = pack(multiply(sum.x, scale), multiply(sum.y, scale));
     to[4 * j + 8 * PITCH] = pack(multiply(sum.z, scale), multiply(sum.w, scale));
   }

@@ -1,8 +1,6 @@
 % -- The preprocess entry: part of a bwd kernel and all of a pre kernel.
 % local units = spec.dim_v // 8
-% local lanes = 1
-% while 2 * lanes <= units and lanes < 16 do lanes = 2 * lanes end
-% local rows = 256 // lanes
+% local lanes = tiles.sum_lanes
 /* ---- Preprocess --------------------------------------------------------------------------------
 % local share = lanes > 1 and string.format("%d lanes share a row.", lanes) or "A lane takes a row."
  * D = rowsum(dO * O) - dLSE, and cleared memory for what backward sums up. ${share}
@@ -35,13 +33,24 @@ DEVICE float dot_unit(const uint4 &a, const uint4 &b, float sum) {
   return sum;
 }
 
+enum { LANES = ${lanes} /* of a row, side by side */ };
+% if lanes > 1 then
+
+/* The sum over the lanes of a row. */
+DEVICE float sum_over_lanes(float sum) {
+% local distance = 1
+% while distance < lanes do
+  sum = add(sum, __shfl_xor_sync(0xffffffffu, sum, ${distance}));
+%   distance = 2 * distance
+% end
+  return sum;
+}
+% end
+
 extern "C" __global__ void __launch_bounds__(256)
 ${spec.name}_preprocess(
     const __grid_constant__ preprocess_args args) {
-  enum {
-    LANES = ${lanes}, /* of a row */
-    ROWS = 256 / LANES /* at once */
-  };
+  enum { ROWS = 256 / LANES /* at once */ };
   launch_next();
   /* Last tiles first: of what main then takes first, most is still in L2. */
   const unsigned block = gridDim.x - 1 - blockIdx.x;
@@ -72,10 +81,8 @@ ${spec.name}_preprocess(
         sum = dot_unit(*(const uint4 *)(o + within * args.o.stride_seq + 8 * unit),
                        *(const uint4 *)(dout + within * args.dout.stride_seq + 8 * unit), sum);
       }
-% local distance = 1
-% while distance < lanes do
-      sum = add(sum, __shfl_xor_sync(0xffffffffu, sum, ${distance}));
-%   distance = 2 * distance
+% if lanes > 1 then
+      sum = sum_over_lanes(sum);
 % end
       if (row < rows${lanes > 1 and " && lane == 0" or ""})
         args.d[row_0 + row] = args.dlse ? subtract(sum, args.dlse[row_0 + row]) : sum;

@@ -25,6 +25,52 @@ DEVICE void bulk_add(float *to, unsigned from, int bytes) {
 /* Waits until all additions of this thread have arrived. */
 DEVICE void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" : : : "memory"); }
 
+%     if tiles.short then
+/* Copies memory from shared memory, or to it; the barrier is told of the bytes that have come. */
+DEVICE void bulk_store(float *to, unsigned from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+               :
+               : "l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+DEVICE void bulk_load(unsigned to, const float *from, int bytes, unsigned barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1], %2, [%3];"
+               :
+               : "r"(to), "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
+DEVICE float4 load_shared_quad(unsigned from) {
+  float4 quad;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+               : "r"(from)
+               : "memory");
+  return quad;
+}
+DEVICE unsigned load_shared_word(unsigned from) {
+  unsigned word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+  return word;
+}
+DEVICE float load_shared_float(unsigned from) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+  return x;
+}
+DEVICE void store_shared_float(unsigned to, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" : : "r"(to), "f"(x) : "memory");
+}
+DEVICE uint4 load_shared_unit(unsigned from) {
+  uint4 unit;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(unit.x), "=r"(unit.y), "=r"(unit.z), "=r"(unit.w)
+               : "r"(from)
+               : "memory");
+  return unit;
+}
+%     end
 DEVICE float2 load_shared_pair(unsigned from) {
   float2 pair;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(from));
@@ -87,7 +133,7 @@ DEVICE void store_transposed_matrices(unsigned address, unsigned a, unsigned b, 
                : "memory");
 }
 
-%   if spec.group > 1 then
+%   if spec.group > 1 or tiles.short then
 
 /* The same value, but what is computed from it is not kept from an earlier computation. */
 DEVICE int afresh(int x) {

@@ -4,20 +4,7 @@
 
 enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
 
-static fa_step *add_step(fa_plan *out, const char *entry, long long blocks, int threads,
-                         unsigned arg_bytes) {
-  fa_step *step = &out->steps[out->num_steps++];
-  step->entry = entry;
-  step->grid[0] = (unsigned)blocks;
-  step->block[0] = (unsigned)threads;
-  step->grid[1] = step->grid[2] = step->block[1] = step->block[2] = 1;
-  step->cluster[0] = step->cluster[1] = step->cluster[2] = 0;
-  step->shared_bytes = 0;
-  step->programmatic = step->num_maps = 0;
-  step->cooperative = 0;
-  step->arg_bytes = arg_bytes;
-  return step;
-}
+% include "sm90/step.c.lua"
 
 static void set_tensor(tensor *to, const fa_plan_tensor *from) {
   to->data = from->data;
@@ -36,32 +23,6 @@ static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long
   return in->workspace ? in->workspace + part->offset : 0;
 }
 % if spec.pass == "bwd" then
-
-/* Bytes to the next index. Of a single one they are of no use, but the encoder looks at them. */
-static unsigned long long stride_bytes(long long stride, long long extent) {
-  return extent > 1 ? (unsigned long long)stride * 2 : 16;
-}
-
-/* A map of a batch x seqlen x heads x dim tensor in boxes of 64 columns x `rows` positions. */
-static void add_map(fa_step *step, const fa_plan_tensor *tensor, int dim, long long seqlen,
-                    long long heads, long long batch, unsigned rows) {
-  fa_plan_map *map = &step->maps[step->num_maps++];
-  map->base = tensor->data;
-  map->element_bytes = 2;
-  map->rank = 4;
-  map->extent[0] = (unsigned long long)dim;
-  map->extent[1] = (unsigned long long)seqlen;
-  map->extent[2] = (unsigned long long)heads;
-  map->extent[3] = (unsigned long long)batch;
-  map->stride_bytes[0] = stride_bytes(tensor->stride_seq, seqlen);
-  map->stride_bytes[1] = stride_bytes(tensor->stride_head, heads);
-  map->stride_bytes[2] = stride_bytes(tensor->stride_batch, batch);
-  map->box[0] = 64; /* 128 bytes, the span of the swizzle */
-  map->box[1] = rows;
-  map->box[2] = map->box[3] = 1;
-  map->swizzle_bytes = 128;
-  map->l2_promotion_bytes = 256;
-}
 
 static void add_maps(const fa_problem *in, fa_step *step) {
   /* Without queries Q and dO are never read, but an extent of 0 is refused: their maps are then
@@ -96,6 +57,61 @@ static long long section_pairs(const fa_problem *in, long long pairs) {
 }
 
 %   end
+static void set_backward_args(backward_args *to, const fa_problem *in) {
+  to->lse = in->lse;
+  to->seqlen_q = (int)in->seqlen_q;
+  to->seqlen_k = (int)in->seqlen_k;
+  to->heads_q = (int)in->heads_q;
+  to->heads_kv = (int)in->heads_kv;
+  to->pairs = (unsigned)(in->batch * in->heads_kv);
+  to->softmax_scale = in->softmax_scale;
+  to->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
+}
+%   if tiles.short then
+
+/* Whether a block for whole heads pays: sequences are short, and few blocks idle in the last round,
+   80 % of all rounds being work, or 65 % of what is shorter still. It changes no sum of `det`. */
+static int is_short(const fa_problem *in) {
+  const long long heads = in->batch * in->heads_q, places = in->processors;
+  const long long rounds = (heads + places - 1) / places;
+  const int percent = in->seqlen_k > 256 ? 80 : 65;
+  return in->seqlen_q > 0 && in->seqlen_q <= ${tiles.short.rows} && in->seqlen_k > 0 &&
+         in->seqlen_k <= ${tiles.short.keys} && 100 * heads >= percent * rounds * places;
+}
+
+/* Everything in one launch. */
+static void plan_short(const fa_problem *in, fa_plan *out) {
+  const long long heads = in->batch * in->heads_q;
+  const long long blocks = heads < in->processors ? heads : in->processors;
+  const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  float *dq_sum = add_part(out, in, "dQ sum", blocks * query_tiles * ${tiles.dq_floats} * 4);
+  fa_step *step = add_step(out, "${spec.name}_short",
+                           blocks, ${tiles.threads}, sizeof(backward_args));
+  step->shared_bytes = ${tiles.short.shared_bytes};
+  add_map(step, &in->q, ${spec.dim_qk}, in->seqlen_q, in->heads_q, in->batch, QUERIES);
+  add_map(step, &in->k, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, KEYS);
+  add_map(step, &in->v, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, KEYS);
+  add_map(step, &in->o, ${spec.dim_v}, in->seqlen_q, in->heads_q, in->batch, QUERIES);
+  add_map(step, &in->dout, ${spec.dim_v}, in->seqlen_q, in->heads_q, in->batch, QUERIES);
+  add_map(step, &in->dq, ${spec.dim_qk}, in->seqlen_q, in->heads_q, in->batch, 16);
+%     if not tiles.dq_swizzled then
+  step->maps[5].box[0] = ${tiles.dq_columns}; /* a consumer's columns, packed */
+  step->maps[5].swizzle_bytes = 0;
+%     end
+  add_map(step, &in->dk, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, 16);
+  add_map(step, &in->dv, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, 16);
+  backward_args *b = (backward_args *)step->args;
+  set_backward_args(b, in);
+  b->d = 0;
+  b->dlse = in->dlse;
+  b->dq_sum = dq_sum;
+%     if spec.deterministic then
+  b->turns = 0;
+%     end
+  b->section = 0;
+}
+%   end
+
 % end
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
@@ -104,6 +120,12 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long counters = 1 + pairs * key_tiles * ${tiles.turns};
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
+% if tiles.short and spec.pass == "bwd" then
+  if (is_short(in)) {
+    plan_short(in, out);
+    return;
+  }
+% end
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
@@ -130,24 +152,20 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   if (key_tiles > 0)
     add_maps(in, step);
   backward_args *b = (backward_args *)step->args;
-  b->lse = in->lse;
+  set_backward_args(b, in);
   b->d = d;
+%   if tiles.short then
+  b->dlse = 0;
+%   end
   b->dq_sum = dq_sum;
 %   if spec.deterministic then
   b->turns = turns;
 %   end
-  b->seqlen_q = (int)in->seqlen_q;
-  b->seqlen_k = (int)in->seqlen_k;
-  b->heads_q = (int)in->heads_q;
-  b->heads_kv = (int)in->heads_kv;
-  b->pairs = (unsigned)pairs;
 %   if not mask.trivial or spec.deterministic then
   b->section = (unsigned)section_pairs(in, pairs);
 %   else
   b->section = 1; /* head after head */
 %   end
-  b->softmax_scale = in->softmax_scale;
-  b->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
 
   fa_step *convert = add_step(out, "${spec.name}_convert",
                               query_tiles * heads, 256, sizeof(convert_args));

@@ -4,7 +4,7 @@
 --   queries, keys  rows of a tile on either axis: S and dP are queries x keys
 --   v_steps        of the columns of V, in 16s, that stay in registers as operands of dP
 
-local score = require "score"
+local mask, score = require "mask", require "score"
 
 local function chunks(columns) return (columns + 63) // 64 end -- of 128 bytes, the swizzle's span
 
@@ -41,6 +41,11 @@ tiles.q_bytes = tiles.qk_chunks * tiles.queries * row_bytes
 tiles.dout_bytes = tiles.v_chunks * tiles.queries * row_bytes
 tiles.ds_bytes = 2 * tiles.queries * row_bytes
 tiles.dout_stages = 2
+tiles.sum_lanes = 1 -- that share a row of D, which is summed in the same order by two entries
+while 16 * tiles.sum_lanes <= spec.dim_v and tiles.sum_lanes < 8 do
+  tiles.sum_lanes = 2 * tiles.sum_lanes
+end
+tiles.l2_promotion = 256
 
 local block_bytes = 227 * 1024 -- of shared memory, the most that one may have
 
@@ -77,6 +82,19 @@ else
       + 2 * (tiles.q_bytes + tiles.dout_bytes + tiles.ds_bytes) + 2 * 4 * tiles.dq_part
 end
 assert(tiles.shared_bytes <= block_bytes)
+
+-- Short sequences go through one launch: a block takes whole heads, and computes D itself. Sums of
+-- dQ are its own, so that they have one order.
+if not tiles.wide and spec.group == 1 then
+  local rows = 512 -- of a head: D is kept in shared memory
+  local short = { rows = rows, keys = rows }
+  -- 384 x 128 causal and 512 x 64 are won by 1.2 and more; 512 x 128 full is lost by 4 %.
+  if not tiles.by_rows and mask.trivial and not spec.deterministic then short.keys = 384 end
+  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * rows -- O; D
+  assert(short.shared_bytes <= block_bytes)
+  tiles.short = short
+  tiles.dq_swizzled = tiles.dq_columns == 64 -- else 16 rows of dQ are packed
+end
 
 -- ---- Products ----------------------------------------------------------------------------------
 -- Operands: n as the product is written, t transposed, both in shared memory; r in registers.
@@ -118,5 +136,9 @@ tiles.facts = {
     or fact("V in registers", string.format("%d columns", 16 * tiles.v_steps),
       "products of 64 columns need all of shared memory's bandwidth; this takes some off it"),
 }
+if tiles.short then
+  tiles.facts[#tiles.facts + 1] = fact("one launch", string.format("to %d keys", tiles.short.keys),
+    "a block takes whole heads; three launches cost a third of the time of 512 keys")
+end
 
 return tiles

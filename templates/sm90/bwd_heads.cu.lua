@@ -1,0 +1,120 @@
+% -- What all warps of backward's one launch know: its memory, its heads and which tiles are visited.
+% local walk = require "sm90.walk_bwd"
+% local of_keys = walk.ends:find("at_keys")
+/* ---- One launch for short sequences ------------------------------------------------------------
+ * A block takes whole heads, one after another, and of a head all key tiles in turn, the order in
+ * which dQ is summed under `det`. Its sums of dQ are in memory that is its own: the first part of a
+ * sum is stored there, others are added, and the last is added by the consumer, which then has dQ.
+ * What a warp knows of its key tile it computes anew from the number of key tiles before: registers
+ * are few.
+ */
+
+enum {
+  K_EMPTY = 80, V_EMPTY = 88, O_FULL = 96, O_EMPTY = 104, SUM_FULL = 112, /* barriers */
+  VISITED = 128, /* a struct visited for each key tile of a head */
+  UNVISITED = 240, /* query tiles that no key tile visits, as bits */
+  ENDINGS = 248, /* for each consumer, of its query tile */
+  NEW_TILE = 256, /* for each buffer of Q, whether D is to be computed */
+  O_TILE = DQ_STAGED + 2 * 4 * DQ_PART,
+  MINUS_D = O_TILE + DOUT_BYTES, /* of all rows of a head */
+  DQ_ROW = ${tiles.dq_swizzled and "CHUNK_ROW" or "2 * DQ_COLUMNS"} /* bytes of dQ, as it leaves */
+};
+
+/* How the sum of dQ goes on: a part of many, the last of them, the only one. */
+enum { GOES_ON, ENDS, IS_ALONE };
+
+/* Query tiles as bits: those whose sums begin and end with this key tile. */
+struct visited {
+  unsigned first, last;
+};
+
+DEVICE int key_tile_count(const backward_args &args) { return (args.seqlen_k + KEYS - 1) / KEYS; }
+
+/* Key tiles of all heads of the block. */
+DEVICE int turn_count(const backward_args &args) {
+  return (args.pairs - blockIdx.x + gridDim.x - 1) / gridDim.x * key_tile_count(args);
+}
+
+DEVICE int first_key(const backward_args &args, int place) {
+% if walk.longest == "last" then
+  return place * KEYS;
+% else
+  return (key_tile_count(args) - 1 - place) * KEYS;
+% end
+}
+
+/* The block's key tile of that number. */
+DEVICE key_tile find_keys(const backward_args &args, int turn) {
+  const int key_tiles = key_tile_count(args), head = turn / key_tiles;
+  const unsigned pair = blockIdx.x + head * gridDim.x;
+  key_tile at_keys;
+  at_keys.first = first_key(args, turn - head * key_tiles);
+  at_keys.batch = pair / args.heads_kv;
+  at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
+  return at_keys;
+}
+
+DEVICE visited visited_at(const unsigned char *memory, const backward_args &args, int turn) {
+  return ((const visited *)(memory + VISITED))[turn % key_tile_count(args)];
+}
+
+/* The query tiles that a key tile visits, as bits. */
+DEVICE unsigned visited_by(const backward_args &args, ${of_keys and "int place" or "int"}) {
+% if of_keys then
+  key_tile at_keys;
+  at_keys.first = first_key(args, place);
+% end
+  ${walk.ends}
+  return ${walk.begin} < ${walk.finish} ? (2u << (${walk.finish} - 1)) - (1u << ${walk.begin}) : 0;
+}
+
+/* Done by one thread for all. */
+DEVICE void find_visited(const backward_args &args, unsigned char *memory) {
+  visited *of = (visited *)(memory + VISITED);
+  const int key_tiles = key_tile_count(args);
+  unsigned before = 0, after = 0;
+  for (int place = 0; place < key_tiles; ++place) {
+    const unsigned now = visited_by(args, place);
+    of[place].first = now & ~before;
+    before |= now;
+  }
+  for (int place = key_tiles - 1; place >= 0; --place) {
+    const unsigned now = visited_by(args, place);
+    of[place].last = now & ~after;
+    after |= now;
+  }
+  const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
+  *(unsigned *)(memory + UNVISITED) = ((2u << (query_tiles - 1)) - 1) & ~after;
+}
+
+/* Eight values of a row of O or dO. */
+DEVICE uint4 unit_of_row(unsigned tile, int row, int unit) {
+  return load_shared_unit(tile + unit / 8 * QUERY_CHUNK + row * CHUNK_ROW +
+                          (unit % 8 ^ row % 8) * 16);
+}
+
+/* -D of a query tile, summed as the preprocess does, by all consumers. rows: of its statistics. */
+DEVICE void compute_d(unsigned to, unsigned o, unsigned dout, unsigned rows) {
+  const int thread = threadIdx.x - 128;
+#pragma unroll
+  for (int first = 0; first < QUERIES; first += 256 / LANES) {
+    const int row = ${256 // tiles.sum_lanes > tiles.queries and "thread / LANES % QUERIES" or "first + thread / LANES"};
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < DIM_V / 8; i += LANES) {
+      const int unit = i + thread % LANES;
+% if spec.dim_v // 8 % tiles.sum_lanes ~= 0 then
+      if (unit < DIM_V / 8)
+% end
+      sum = dot_unit(unit_of_row(o, row, unit), unit_of_row(dout, row, unit), sum);
+    }
+% if tiles.sum_lanes > 1 then
+    sum = sum_over_lanes(sum);
+% end
+    const float minus_lse = load_shared_float(rows + 4 * row);
+    const float d = subtract(sum, load_shared_float(rows + 4 * (QUERIES + row)));
+    const bool dead = __float_as_uint(minus_lse) == 0xff800000u; /* the row saw no key */
+    if (thread % LANES == 0)
+      store_shared_float(to + 4 * row, dead ? 0.0f : multiply(d, -1.0f));
+  }
+}
