@@ -24,6 +24,9 @@ static divisor divisor_of(long long number) {
   return d;
 }
 
+% include "parameters_steps.c.lua"
+% local has_params = #require("params").slots > 0
+
 /* Adds a step and gives its argument block. The grid is one-dimensional: x has no 65535 limit. */
 static void *add_step(fa_plan *out, const char *entry, long long blocks, unsigned shared_bytes,
                       unsigned arg_bytes) {
@@ -63,6 +66,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   set_tensor(&a->v, &in->v);
   set_tensor(&a->o, &in->o);
   a->lse = in->lse;
+%   if has_params then
+  set_parameters(&a->p, in);
+%   end
 }
 % else
 
@@ -126,6 +132,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->lse = in->lse;
   b->d = d;
   b->dq_sum = dq_sum;
+%     if has_params then
+  set_parameters(&b->p, in);
+%     end
 %     if spec.deterministic then
   b->turns = turns;
 %     end
