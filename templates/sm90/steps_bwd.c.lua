@@ -13,6 +13,8 @@ static void set_tensor(tensor *to, const fa_plan_tensor *from) {
   to->stride_head = from->stride_head;
 }
 
+% include "parameters_steps.c.lua"
+
 /* Adds a named part to the workspace; gives its address, NULL while only sizes are asked for. */
 static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long long bytes) {
   fa_plan_part *part = &out->parts[out->num_parts++];
@@ -66,6 +68,9 @@ static void set_backward_args(backward_args *to, const fa_problem *in) {
   to->pairs = (unsigned)(in->batch * in->heads_kv);
   to->softmax_scale = in->softmax_scale;
   to->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
+%   if #require("params").slots > 0 then
+  set_parameters(&to->p, in);
+%   end
 }
 %   if tiles.short then
 
