@@ -118,9 +118,10 @@ function score.check(supported)
       spec.pass))
   end
   if sink and spec.pass == "fwd" then refuse_without("sink", "sink") end
-  if spec.pass == "bwd" and #score.graded > 0 then
-    local slot = params.slots[score.graded[1] + 1]
-    refuse_without("gradients", "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
+  for _, graded in ipairs(spec.pass == "bwd" and score.graded or {}) do
+    local slot = params.slots[graded + 1]
+    refuse_without(score.moved_by[graded] and "gradients" or "sink_gradients",
+      "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
   end
 end
 

@@ -550,3 +550,6 @@ ${spec.name}_convert(const __grid_constant__ convert_args a) {
   store_${tiles.q.shape}(rows_of(a.dq, a.heads_q, head), a.dq.stride_seq, row_first,
       a.seqlen_q, memory + Q_TILE);
 }
+% if #score.graded > 0 then
+%   include "gpu_sink.cu.lua"
+% end

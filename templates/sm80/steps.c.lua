@@ -93,6 +93,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
+% if spec.pass == "bwd" and #require("score").graded > 0 then
+  float *dsink = add_part(out, in, "gradients of logits", heads * 4);
+% end
 
   preprocess_args *p = add_step(
       out, "${spec.name}_preprocess",
@@ -148,6 +151,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
+%     if #require("score").graded > 0 then
+%       include "gpu_sink_steps.c.lua"
+%     end
 %   end
 }
 % end

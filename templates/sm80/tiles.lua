@@ -285,5 +285,5 @@ local function backward()
 end
 
 local tiles = spec.pass == "fwd" and forward() or backward()
-tiles.supported = { sink = true }
+tiles.supported = { sink = true, sink_gradients = true }
 return tiles

@@ -47,3 +47,4 @@ typedef struct convert_args {
   const float *dq_sum;
 } convert_args;
 % end
+% include "gpu_sink_args.cu.lua"

@@ -141,4 +141,6 @@ if tiles.short then
     "a block takes whole heads; three launches cost a third of the time of 512 keys")
 end
 
+tiles.supported = { sink_gradients = true }
+
 return tiles
