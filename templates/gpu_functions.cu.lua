@@ -9,7 +9,7 @@
 %     has_neg = has_neg or n.type == "real" and n.op == "neg"
 %   end)
 % end
-% if mask.conditional then
+% if mask.needs_far then
 #define FAR (1 << 29) /* past every position */
 % end
 % if calls.idiv_int or calls.mod_int then

@@ -6,19 +6,21 @@ local linear = {}
 
 -- ---- What a node depends on ----------------------------------------------------------------------
 
--- The positions and the score that n depends on: { q = , k = , s = }, each true or absent.
+-- What n depends on of the positions, the score and the query head: { q = , k = , s = , head = },
+-- each true or absent.
 local seen = {}
 function linear.depends(n)
   if seen[n.id] then return seen[n.id] end
   local on = {}
-  if n.op == "symbol" and (n.name == "q" or n.name == "k" or n.name == "s") then on[n.name] = true end
-  if n.op == "param" then
+  if n.op == "symbol" then on[n.name] = true end
+  if n.op == "param" or n.op == "table" then
     local per = params.slots[n.slot + 1].declared.per
-    if per == "q" or per == "k" then on[per] = true end
+    if per then on[per] = true end
   end
   for _, child in ipairs(n) do
     local below = linear.depends(child)
     on.q, on.k, on.s = on.q or below.q, on.k or below.k, on.s or below.s
+    on.head = on.head or below.head
   end
   seen[n.id] = on
   return on

@@ -33,9 +33,10 @@ end
 
 local mask = {
   trivial = keep == nil, keep = keep,
-  -- Whether bounds of runs depend on conditions, and so on names.far.
-  conditional = keep ~= nil and expr.any(keep, function(n)
-    return n.type == "truth" and linear.uniform(n)
+  -- Whether bounds of runs may name names.far.
+  needs_far = keep ~= nil and expr.any(keep, function(n)
+    return n.op == "param" or n.op == "table" or n.op == "length"
+        or n.type == "truth" and linear.uniform(n)
   end),
 }
 
@@ -116,6 +117,7 @@ local function solve(sum, walk)
   local steep = math.abs(coefficient) ~= 1 or math.abs(other) > 1
   for _, atom in ipairs(sum.atoms) do
     steep = steep or walk.names.integer == "int" and math.abs(atom.by) > 1
+        or walk.all_heads and linear.depends(atom.node).head
   end
   if steep then
     walk.unsolved = true
@@ -172,7 +174,7 @@ local function or_if(condition, a, far)
 end
 
 local function condition_of(n, walk)
-  if not linear.uniform(n) then return nil end
+  if not linear.uniform(n) or walk.all_heads and linear.depends(n).head then return nil end
   return (text.inline(n, walk.names, 1))
 end
 
@@ -276,7 +278,8 @@ end
 -- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
 -- an index; names: as for the predicate, and far, a number past every position. A target that holds
 -- tiles whole, with keys past the end in the last, says so for the mask to cover them: cut = true
--- where keys are walked; where they are fixed, inside is the C name of "none is past the end". Gives
+-- where keys are walked; where they are fixed, inside is the C name of "none is past the end". With
+-- all_heads the bounds hold for all query heads at once. Gives
 --   setup     lines of C
 --   runs      { from, to, masked }, each from the end of the one before
 --   longest   "first" or "last": which fixed positions visit the most

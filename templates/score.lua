@@ -118,9 +118,10 @@ function score.check(supported)
       spec.pass))
   end
   if sink and spec.pass == "fwd" then refuse_without("sink", "sink") end
-  if spec.pass == "bwd" and #score.graded > 0 then
-    local slot = params.slots[score.graded[1] + 1]
-    refuse_without("gradients", "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
+  for _, graded in ipairs(spec.pass == "bwd" and score.graded or {}) do
+    local slot = params.slots[graded + 1]
+    refuse_without(score.moved_by[graded] and "gradients" or "sink_gradients",
+      "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
   end
 end
 
@@ -153,6 +154,32 @@ function score.uniforms(names, keep)
   local roots = { composed, spec.pass == "bwd" and by_s or nil }
   roots[#roots + 1] = keep
   return text.uniforms(roots, names)
+end
+
+-- Makes the new score of the old one, names.s, in place; and before that a constant of its derivative,
+-- where that has a name.
+function score.lines(names, derivative_name)
+  local roots, targets = {}, {}
+  if derivative_name then roots[1], targets[1] = by_s, "const float " .. derivative_name end
+  roots[#roots + 1], targets[#targets + 1] = composed, names.s
+  local texts, shared = text.together(roots, names)
+  local lines = { shared ~= "" and shared or nil }
+  for i, target in ipairs(targets) do
+    lines[#lines + 1] = text.wrap(target .. " = " .. texts[i] .. ";")
+  end
+  return table.concat(lines, "\n")
+end
+
+-- The lines of declare, { name, C statement } each, whose names the texts use.
+function score.declared(declare, ...)
+  local said, lines = table.concat({ ... }, " "), {}
+  for i = #declare, 1, -1 do
+    if said:find("%f[%w_]" .. declare[i][1] .. "%f[^%w_]") then
+      table.insert(lines, 1, declare[i][2])
+      said = said .. " " .. declare[i][2]
+    end
+  end
+  return table.concat(lines, "\n")
 end
 
 -- d(new score) / d(old score) as a C expression over the old score.

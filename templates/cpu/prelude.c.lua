@@ -21,7 +21,7 @@ enum {
 };
 
 #define MINUS_INFINITY (-1.0f / 0.0f)
-% if require("mask").conditional then
+% if require("mask").needs_far then
 #define FAR (1LL << 40) /* past every position */
 % end
 

@@ -13,6 +13,8 @@ typedef struct divisor {
   int shift;
 } divisor;
 
+% include "parameters.c.lua"
+% local has_params = #require("params").slots > 0
 % if spec.pass == "fwd" then
 typedef struct forward_args {
   int seqlen_q, seqlen_k, key_tiles;
@@ -21,6 +23,9 @@ typedef struct forward_args {
   float exponent_scale; /* turns a score into an exponent of 2 */
   tensor q, k, v, o;
   float *lse; /* batch x heads_q x seqlen_q */
+%   if has_params then
+  parameters p;
+%   end
 } forward_args;
 % else
 typedef struct preprocess_args {
@@ -50,6 +55,9 @@ typedef struct backward_args {
 %   if spec.deterministic then
   int *turns; /* how many blocks have started; then pairs x key tiles: turns passed */
 %   end
+%   if has_params then
+  parameters p;
+%   end
 } backward_args;
 
 typedef struct convert_args {
@@ -60,3 +68,4 @@ typedef struct convert_args {
   const float *dq_sum;
 } convert_args;
 % end
+% include "gpu_sink_args.cu.lua"

@@ -1,6 +1,7 @@
 % -- Attention backward with mma.sync: preprocess, then one block a key tile, then dQ's conversion.
 % local mask, score = require "mask", require "score"
-% local position = { q = "q_position", k = "k_position", s = "s[i][j][e]", seqlen_k = "a.seqlen_k" }
+% local text, places = require "expr_text", require "sm80.names"
+% local uniforms, position = score.uniforms(places.of, mask.keep)
 % local det, two, factor = spec.deterministic, tiles.stages == 2, not score.unit_derivative
 % local positions = not mask.trivial or score.needs_positions
 % local place_qk, place_v = "place" .. tiles.chunks_qk, "place" .. tiles.chunks_v
@@ -14,7 +15,8 @@
 % local dq_lane = spec.arch >= 90 and "thread % 32 * 4" or "thread % 32"
 % local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
 %                          tile = tiles.queries, tiles = "a.query_tiles", length = "a.seqlen_q",
-%                          shift = "shift", integer = "int", inside = "key_last < a.seqlen_k" }
+%                          shift = "shift", integer = "int", inside = "key_last < a.seqlen_k",
+%                          names = places.of, all_heads = true }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % include "sm80/prelude.cu.lua"
 
@@ -215,16 +217,13 @@ const int k_position = key_first + first_key${from_part} + 8 * j + e % 2;
 %   if not score.identity then
 s[i][j][e] = multiply(s[i][j][e], a.softmax_scale);
 %   end
-%   if factor then
-const float derivative = ${score.derivative_text(position)};
-%   end
 %   if not score.identity then
-s[i][j][e] = ${score.text(position)};
+${score.lines(position, factor and "derivative")}
 %   end
 s[i][j][e] = multiply_add(s[i][j][e], a.exponent_scale, minus_lse[i][e / 2]);
 s[i][j][e] = exp2_approx(minimum(s[i][j][e], 0.0f)); /* rounding takes no P above 1 */
 %   if masked then
-if (!(${mask.predicate(position)}))
+${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
   s[i][j][e] = 0.0f;
 %   end
 % end
@@ -233,7 +232,7 @@ ds[i][j][e] = subtract(ds[i][j][e], d[i][e / 2]);
 %   if factor then
 ds[i][j][e] = multiply(ds[i][j][e], derivative);
 %   end
-%   if masked then
+%   if masked or factor then
 ds[i][j][e] = is_zero(s[i][j][e]) ? 0.0f : multiply(s[i][j][e], ds[i][j][e]);
 %   else
 ds[i][j][e] = multiply(s[i][j][e], ds[i][j][e]);
@@ -414,6 +413,11 @@ ${spec.name}_main(const __grid_constant__ backward_args a) {
   /* Positions are on the key axis: the last query stands at the last key. */
   const int shift = a.seqlen_k - a.seqlen_q;
 % end
+% local said = mask.predicate(position) .. (score.identity and "" or score.text(position))
+%     .. (factor and score.derivative_text(position) or "")
+% local of_pair = { "batch", "const int batch = divide(pair, a.heads_kv);" }
+% local of_head = score.declared({ places.declare[2] }, uniforms, said)
+  ${score.declared({ of_pair }, uniforms, walk.setup, said, of_head)}
   ${walk.setup}
 
 % if tiles.q.zero_fill then
@@ -455,6 +459,8 @@ ${spec.name}_main(const __grid_constant__ backward_args a) {
   int stage = 0;
 % end
 % local function walk_queries()
+${of_head}
+${uniforms}
 %   if det and begin ~= "0" then
 %     if spec.group > 1 then
 __syncthreads(); /* the additions for the head before are on their way */
@@ -544,3 +550,6 @@ ${spec.name}_convert(const __grid_constant__ convert_args a) {
   store_${tiles.q.shape}(rows_of(a.dq, a.heads_q, head), a.dq.stride_seq, row_first,
       a.seqlen_q, memory + Q_TILE);
 }
+% if #score.graded > 0 then
+%   include "gpu_sink.cu.lua"
+% end

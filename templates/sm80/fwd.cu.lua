@@ -1,9 +1,10 @@
 % -- Attention forward with mma.sync: one block is one query tile of one head.
 % local mask, score = require "mask", require "score"
-% local position = { q = "q_position", k = "k_position", s = "s[i][j][e]", seqlen_k = "a.seqlen_k" }
+% local text, places = require "expr_text", require "sm80.names"
+% local uniforms, position = score.uniforms(places.of, mask.keep)
 % local walk = mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                          tile = tiles.keys, tiles = "a.key_tiles", length = "a.seqlen_k",
-%                          integer = "int", cut = true }
+%                          integer = "int", cut = true, names = places.of }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % local positions = not mask.trivial or score.needs_positions
 % local two = tiles.stages == 2
@@ -186,10 +187,10 @@ for (int j = 0; j < ${keys} / 8; ++j) { /* keys outside: few positions are alive
 %   end
 %   if not score.identity then
       s[i][j][e] = multiply(s[i][j][e], a.softmax_scale);
-      s[i][j][e] = ${score.text(position)};
+      ${score.lines(position)}
 %   end
 %   if masked then
-      if (!(${mask.predicate(position)}))
+      ${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
         s[i][j][e] = MINUS_INFINITY;
 %   end
     }
@@ -280,6 +281,10 @@ ${spec.name}_main(const __grid_constant__ forward_args a) {
 % else
   const int query_tile = blockIdx.x - head * a.query_tiles.number;
 % end
+% local sink = score.sink and text.inline(score.sink, position) or ""
+% local said = mask.predicate(position) .. (score.identity and "" or score.text(position))
+  ${score.declared(places.declare, uniforms, walk.setup, said, sink)}
+  ${uniforms}
   const int row_first = query_tile * QUERIES;
 % if positions then
 
@@ -332,6 +337,9 @@ ${spec.name}_main(const __grid_constant__ forward_args a) {
   __syncthreads();
   const int thread = thread_index(), lane = thread % 32, warp_row = thread / 32 * ${tiles.rows};
   float *lse = a.lse + (long long)head * a.seqlen_q + row_first;
+% if score.sink then
+  const float sink = multiply(${sink}, 1.44269504f); /* log2(e) */
+% end
   const unsigned o_lane = memory + Q_TILE + ${place_v}(warp_row + lane / 4, 0) + lane % 4 * 4;
 #pragma unroll
   for (int i = 0; i < ROW_TILES; ++i) {
@@ -340,10 +348,22 @@ ${spec.name}_main(const __grid_constant__ forward_args a) {
       float sum = row_sum[i][h];
       sum = add(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
       sum = add(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
+% if score.sink then
+      /* The sink joins the sum, both below the larger of maximum and sink. */
+      const float peak = multiply(row_max[i][h], a.exponent_scale);
+      const float top = maximum(maximum(peak, sink), -3.40282347e38f);
+      const float lowered = exp2_approx(subtract(peak, top));
+      const float total = multiply_add(sum, lowered, exp2_approx(subtract(sink, top)));
+      const float inverse =
+          __float_as_uint(sum) == 0 ? 0.0f : multiply(lowered, reciprocal(total));
+% else
       const float inverse = __float_as_uint(sum) == 0 ? 0.0f : reciprocal(sum);
+% end
       const int row = warp_row + 16 * i + 8 * h + lane / 4;
       if (lane % 4 == 0 && row < a.seqlen_q - row_first)
-% if score.identity then
+% if score.sink then
+        lse[row] = multiply(add(log2_approx(total), top), 0.693147181f); /* ln(2) */
+% elseif score.identity then
         lse[row] = multiply_add(row_max[i][h], a.softmax_scale,
                                 multiply(log2_approx(sum), 0.693147181f)); /* ln(2) */
 % else

@@ -26,6 +26,10 @@ DEVICE unsigned divide(unsigned n, const divisor &d) {
   return (unsigned)((unsigned long long)n * d.magic >> d.shift);
 }
 
+% if spec.pass ~= "pre" then
+%   include "gpu_functions.cu.lua"
+
+% end
 /* The rows of one of batch x heads. */
 DEVICE element *rows_of(const tensor &t, const divisor &heads, unsigned head) {
   const unsigned batch = divide(head, heads);

@@ -24,6 +24,9 @@ static divisor divisor_of(long long number) {
   return d;
 }
 
+% include "parameters_steps.c.lua"
+% local has_params = #require("params").slots > 0
+
 /* Adds a step and gives its argument block. The grid is one-dimensional: x has no 65535 limit. */
 static void *add_step(fa_plan *out, const char *entry, long long blocks, unsigned shared_bytes,
                       unsigned arg_bytes) {
@@ -63,6 +66,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   set_tensor(&a->v, &in->v);
   set_tensor(&a->o, &in->o);
   a->lse = in->lse;
+%   if has_params then
+  set_parameters(&a->p, in);
+%   end
 }
 % else
 
@@ -87,6 +93,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
+% if spec.pass == "bwd" and #require("score").graded > 0 then
+  float *dsink = add_part(out, in, "gradients of logits", heads * 4);
+% end
 
   preprocess_args *p = add_step(
       out, "${spec.name}_preprocess",
@@ -126,6 +135,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->lse = in->lse;
   b->d = d;
   b->dq_sum = dq_sum;
+%     if has_params then
+  set_parameters(&b->p, in);
+%     end
 %     if spec.deterministic then
   b->turns = turns;
 %     end
@@ -139,6 +151,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
+%     if #require("score").graded > 0 then
+%       include "gpu_sink_steps.c.lua"
+%     end
 %   end
 }
 % end

@@ -284,4 +284,6 @@ local function backward()
   return tiles
 end
 
-return spec.pass == "fwd" and forward() or backward()
+local tiles = spec.pass == "fwd" and forward() or backward()
+tiles.supported = { sink = true, sink_gradients = true }
+return tiles

@@ -7,6 +7,7 @@ typedef struct tensor {
   long long stride_batch, stride_seq, stride_head;
 } tensor;
 
+% include "parameters.c.lua"
 typedef struct preprocess_args {
   int seqlen_q, heads_q;
   tensor o, dout;
@@ -34,6 +35,9 @@ typedef struct backward_args {
   unsigned section; /* pairs whose key tiles are taken together */
   float softmax_scale;
   float exponent_scale; /* softmax_scale in exponents of 2 */
+%   if #require("params").slots > 0 then
+  parameters p;
+%   end
 } backward_args;
 
 typedef struct convert_args {
@@ -43,3 +47,4 @@ typedef struct convert_args {
   const float *dq_sum;
 } convert_args;
 % end
+% include "gpu_sink_args.cu.lua"

@@ -259,3 +259,6 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % end
 
 % include "sm90/convert.cu.lua"
+% if #require("score").graded > 0 then
+%   include "gpu_sink.cu.lua"
+% end

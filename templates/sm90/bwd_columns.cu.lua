@@ -5,7 +5,8 @@
 % local factor = not score.unit_derivative
 % -- A score that a variant has changed is scaled already.
 % local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
-% local position = { q = "q_position", k = "k_position", s = "s[i]", seqlen_k = "args.seqlen_k" }
+% local text = require "expr_text"
+% local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.keep)
 % local before = grouped and "member * query_tiles + " or ""
 % local dout_at = tiles.dout_stages == 2 and "at" or "dout_at"
 enum {
@@ -107,7 +108,7 @@ const int k_position = key_first + consumer * OWN_KEYS + lane % 4 * 2 + i / 4 * 
 #pragma unroll
 for (int i = 0; i < OWN_KEYS / 2; ++i) {
   ${capture(positions, not mask.trivial)}
-  if (!(${mask.predicate(position)}))
+  ${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
     s[i] = dp[i] = 0.0f;
 }
 % end
@@ -121,11 +122,8 @@ for (int i = 0; i < OWN_KEYS / 2; ++i) {
 %   if not score.identity then
   s[i] = multiply(s[i], args.softmax_scale);
 %   end
-%   if factor then
-  const float derivative = ${score.derivative_text(position)};
-%   end
 %   if not score.identity then
-  s[i] = ${score.text(position)};
+  ${score.lines(position, factor and "derivative")}
 %   end
   s[i] = exp2_approx(multiply_add(s[i], ${exponent_scale}, minus_lse[row]));
   dp[i] = multiply(s[i], add(dp[i], minus_d[row]));
@@ -142,6 +140,7 @@ if (${walk.masked}) {
 %   end
 % end
 % local function visit()
+${uniforms}
 const unsigned q_tile = uniform(q + at.buffer * (Q_BYTES / 16));
 const unsigned dout_tile = uniform(dout + ${dout_at}.buffer * (DOUT_BYTES / 16));
 float s[OWN_KEYS / 2], dp[OWN_KEYS / 2];

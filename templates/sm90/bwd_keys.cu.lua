@@ -5,7 +5,8 @@
 % local factor = not score.unit_derivative
 % -- A score that a variant has changed is scaled already.
 % local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
-% local position = { q = "q_position", k = "k_position", s = "s[i]", seqlen_k = "args.seqlen_k" }
+% local text = require "expr_text"
+% local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.keep)
 % local before = grouped and "(head - at_keys.head_kv * GROUP) * query_tiles + " or ""
 % local v_rest = (spec.dim_v + 15) // 16 > tiles.v_steps
 enum {
@@ -160,7 +161,7 @@ const int k_position = key_first + warp_row + lane / 4 + i / 2 % 2 * 8;
 #pragma unroll
 for (int i = 0; i < QUERIES / 2; ++i) {
   ${capture(positions, not mask.trivial)}
-  if (!(${mask.predicate(position)}))
+  ${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
     s[i] = 0.0f;
 }
 % end
@@ -176,11 +177,11 @@ for (int j = 0; j < QUERIES / 8; ++j) {
 %   if not score.identity then
     s[i] = multiply(s[i], args.softmax_scale);
 %   end
-%   if factor then
-    dp[i] = multiply(dp[i], ${score.derivative_text(position)});
-%   end
 %   if not score.identity then
-    s[i] = ${score.text(position)};
+    ${score.lines(position, factor and "derivative")}
+%   end
+%   if factor then
+    dp[i] = multiply(dp[i], derivative);
 %   end
     s[i] = exp2_approx(
         multiply_add(s[i], ${exponent_scale}, i % 2 ? minus_lse.y : minus_lse.x));
@@ -227,6 +228,7 @@ for (int step = 0; step < V_STEPS; ++step)
 % end
 % -- masked: whether the tile needs the mask; or a condition that tells. short: of the one launch.
 % local function visit(masked, short)
+${uniforms}
 const unsigned rows = shared + STATISTICS + at.buffer * 8 * QUERIES + lane % 4 * 8;
 %   if short then
 const unsigned minus_d_rows = shared + MINUS_D + tile * 4 * QUERIES;
@@ -357,12 +359,24 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   float dk[DIM_QK / 2], dv[DIM_V / 2];
   int any = 0; /* whether dK and dV hold anything yet */
   ${walk.bounds}
+% local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
+% local by_head = said:find("%f[%w_]head%f[^%w_]")
+% if by_head then
+  int head = at_keys.head_kv${grouped and " * GROUP" or ""};
+% end
 % if grouped then
   int tile = ${walk.begin};
   for (int left = GROUP * max(${walk.finish} - ${walk.begin}, 0); left > 0; --left) {
     ${capture(visit, walk.masked == "" or walk.masked)}
+%   if by_head then
+    if (++tile == ${walk.finish}) {
+      tile = ${walk.begin};
+      ++head;
+    }
+%   else
     if (++tile == ${walk.finish})
       tile = ${walk.begin}; /* of the next head */
+%   end
   }
 % else
 %   for _, run in ipairs(walk.runs) do

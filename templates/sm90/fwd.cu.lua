@@ -204,7 +204,7 @@ for (int i = 0; i < KEYS / 2; ++i) {
 %   end
 %   if scores then
   s[i] = multiply(s[i], args.softmax_scale);
-  ${text.wrap("s[i] = " .. scores .. ";")}
+  ${score.lines(position)}
 %   end
 %   if kept then
   ${text.wrap("if (!(" .. kept .. "))")}

@@ -42,6 +42,10 @@ enum {
   DQ_FLOATS = ${tiles.dq_floats} /* of dQ's sum for a query tile */
 };
 
+% if spec.pass == "bwd" then
+%   include "gpu_functions.cu.lua"
+% end
+
 DEVICE element *rows_of(const tensor &t, long long batch, long long head) {
   return t.data + batch * t.stride_batch + head * t.stride_head;
 }

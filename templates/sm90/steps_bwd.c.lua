@@ -13,6 +13,8 @@ static void set_tensor(tensor *to, const fa_plan_tensor *from) {
   to->stride_head = from->stride_head;
 }
 
+% include "parameters_steps.c.lua"
+
 /* Adds a named part to the workspace; gives its address, NULL while only sizes are asked for. */
 static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long long bytes) {
   fa_plan_part *part = &out->parts[out->num_parts++];
@@ -66,6 +68,9 @@ static void set_backward_args(backward_args *to, const fa_problem *in) {
   to->pairs = (unsigned)(in->batch * in->heads_kv);
   to->softmax_scale = in->softmax_scale;
   to->exponent_scale = in->softmax_scale * 1.44269504f; /* log2(e) */
+%   if #require("params").slots > 0 then
+  set_parameters(&to->p, in);
+%   end
 }
 %   if tiles.short then
 
@@ -129,6 +134,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
+% if spec.pass == "bwd" and #require("score").graded > 0 then
+  float *dsink = add_part(out, in, "gradients of logits", heads * 4);
+% end
 
   fa_step *preprocess = add_step(out, "${spec.name}_preprocess",
                                  (query_tiles > 0 ? query_tiles : 1) * heads, 256,
@@ -176,5 +184,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
+%   if #require("score").graded > 0 then
+%     include "gpu_sink_steps.c.lua"
+%   end
 % end
 }

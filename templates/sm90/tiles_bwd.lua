@@ -84,8 +84,8 @@ end
 assert(tiles.shared_bytes <= block_bytes)
 
 -- Short sequences go through one launch: a block takes whole heads, and computes D itself. Sums of
--- dQ are its own, so that they have one order.
-if not tiles.wide and spec.group == 1 then
+-- dQ are its own, so that they have one order. (It names no head, which parameters may ask for.)
+if not tiles.wide and spec.group == 1 and #require("params").slots == 0 then
   local rows = 512 -- of a head: D is kept in shared memory
   local short = { rows = rows, keys = rows }
   -- 384 x 128 causal and 512 x 64 are won by 1.2 and more; 512 x 128 full is lost by 4 %.
@@ -140,5 +140,7 @@ if tiles.short then
   tiles.facts[#tiles.facts + 1] = fact("one launch", string.format("to %d keys", tiles.short.keys),
     "a block takes whole heads; three launches cost a third of the time of 512 keys")
 end
+
+tiles.supported = { sink_gradients = true }
 
 return tiles
