@@ -40,5 +40,6 @@ int cli_list(const cli_options *options);
 int cli_explain(const cli_options *options);
 int cli_compile(const cli_options *options);
 int cli_cache(const cli_options *options);
+int cli_doctor(const cli_options *options);
 
 #endif
