@@ -16,7 +16,7 @@ help_and_version() {
   cp stdout overview
   run help
   same "help is --help" "$(cat stdout)" "$(cat overview)"
-  for command in emit list explain check compile cache help; do
+  for command in emit list explain check compile cache doctor help; do
     run help "$command"
     expect "help $command" 0
     cp stdout page

@@ -9,7 +9,7 @@
 enum { MOST_ARGUMENTS = 64 };
 
 static const cli_command commands[] = {CLI_EMIT, CLI_LIST,    CLI_EXPLAIN, CLI_CHECK,
-                                       CLI_HELP, CLI_COMPILE, CLI_CACHE};
+                                       CLI_HELP, CLI_COMPILE, CLI_CACHE,   CLI_DOCTOR};
 
 static int split(char **argv, char *text) {
   int count = 1;

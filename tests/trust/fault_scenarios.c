@@ -76,7 +76,7 @@ static const char *inspect_cache(void) {
     if (strstr(at->d_name, ".tmp")) damaged = 1;
   closedir(listing);
   if (damaged) return "a temporary file is left in the cache";
-  cache *kept = cache_open(cache_dir, LOG_OFF);
+  cache *kept = cache_open(cache_dir, log_to_stderr(LOG_OFF));
   cache_visit(kept, count_damaged, &damaged);
   cache_close(kept);
   return damaged ? "a damaged entry is in the cache" : NULL;
@@ -282,7 +282,7 @@ static fa_status list(void) {
 }
 
 static fa_status prune(void) {
-  cache *kept = cache_open(cache_dir, LOG_OFF);
+  cache *kept = cache_open(cache_dir, log_to_stderr(LOG_OFF));
   cache_prune(kept, 1);
   cache_close(kept);
   return FA_OK;
