@@ -234,6 +234,7 @@ class Contestant:
 
 
 LONGEST_CHECKED = 2048  # float64 scores of more are a burden
+PEERS = ("cuDNN", "FA2")
 
 
 def make_tensors(torch, row, batch, heads, heads_kv, seqlen_q, seqlen_k):
@@ -275,14 +276,16 @@ def limit(row):
     return limits[row["pass"], row["dtype"]]
 
 
-def cudnn_call(torch, row, tensors):
+def peer_call(torch, peer, row, tensors):
+    """PyTorch's attention by "cuDNN" or "FA2"."""
     from torch.nn.attention import SDPBackend
+    backend = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}[peer]
     do, q, k, v = tensors
-    return compare.peers(torch, SDPBackend.CUDNN_ATTENTION, q, k, v, do, row["causal"], row["pass"])
+    return compare.peers(torch, backend, q, k, v, do, row["causal"], row["pass"])
 
 
-def cudnn_results(torch, row, tensors):
-    results = cudnn_call(torch, row, tensors)()
+def peer_results(torch, peer, row, tensors):
+    results = peer_call(torch, peer, row, tensors)()
     return [t.transpose(1, 2) for t in (results if row["pass"] == "bwd" else (results,))]
 
 
@@ -318,11 +321,18 @@ def right_ones(torch, row, contestants):
 
 
 def errors_at_length(torch, row, contestants, problem):
-    """Of those and of cuDNN, at the problem's length or the longest that is no burden."""
+    """Of those and of the peers, at the problem's length or the longest that is no burden."""
     length = min(problem["seqlen"], LONGEST_CHECKED)
     computed = {name: c.results for name, c in contestants.items()}
-    computed["cuDNN"] = lambda tensors: cudnn_results(torch, row, tensors)
-    return errors_of(torch, row, computed, small_shape(problem, 2, length, length))
+    for peer in PEERS:
+        computed[peer] = lambda tensors, peer=peer: peer_results(torch, peer, row, tensors)
+    return errors_of(torch, row, computed, small_shape(problem, 4, length, length))
+
+
+def precise_ones(contestants, errors):
+    """Those whose error is at most 1.08 of the better peer's, and the current row."""
+    most = 1.08 * min((errors[peer] for peer in PEERS if peer in errors), default=math.inf)
+    return {name: c for name, c in contestants.items() if name == "now" or errors.get(name, math.inf) <= most}
 
 
 # ---- Timing ------------------------------------------------------------------------------------------
@@ -339,7 +349,7 @@ def captured_calls(torch, row, contestants, tensors):
     """Graphs by name; cuDNN's too where it takes the case."""
     graphs = {name: compare.capture(torch, lambda c=c: c.call(tensors)) for name, c in contestants.items()}
     try:
-        graphs["cuDNN"] = compare.capture(torch, lambda: cudnn_call(torch, row, tensors))
+        graphs["cuDNN"] = compare.capture(torch, lambda: peer_call(torch, "cuDNN", row, tensors))
     except RuntimeError as failure:
         print(f"  cuDNN left out: {str(failure).splitlines()[0]}")
     return graphs
@@ -379,7 +389,7 @@ def figures(row, problem, run, processors):
     return median, compare.spread(run["ms"]), mhz, 100.0 * median / peak if mhz else float("nan")
 
 
-def print_figures(row, measured, errors):
+def print_figures(measured, errors):
     now, cudnn = measured["now"][0], measured.get("cuDNN", (math.nan,))[0]
     for name, (median, spread, mhz, busy) in sorted(measured.items(), key=lambda item: -item[1][0]):
         error_told = f"error {errors[name]:.2e}" if name in errors else ""
@@ -387,11 +397,9 @@ def print_figures(row, measured, errors):
               f"  {median / now:5.3f} of now  {median / cudnn:5.3f} of cuDNN  {error_told}", flush=True)
 
 
-def print_proposal(measured, errors, contestants):
-    """The fastest whose error is no more than 1.08 of cuDNN's, unless it is ahead by less than the noise."""
-    most = 1.08 * errors.get("cuDNN", math.inf)
-    precise = [name for name in contestants if name in measured and errors.get(name, math.inf) <= most]
-    ranked = sorted({*precise, "now"}, key=lambda name: -measured[name][0])
+def print_proposal(measured, contestants):
+    """The fastest, unless it is ahead of the current row by less than the noise."""
+    ranked = sorted((name for name in measured if name in contestants), key=lambda name: -measured[name][0])
     first, second = ranked[0], ranked[1] if len(ranked) > 1 else "now"
     noise = max(measured[first][1], measured["now"][1])
     lead = 100.0 * (measured[first][0] / measured["now"][0] - 1.0)
@@ -403,11 +411,19 @@ def print_proposal(measured, errors, contestants):
         print(f"  proposal: {lua(contestants[first].candidate, told)}")
 
 
-def report(row, problem, runs, errors, contestants, processors):
+def time_problem(torch, row, problem, contestants, options):
     print("{} B{batch} H{heads}/{heads_kv} S{seqlen}".format(row["spec"], **problem))
+    errors = errors_at_length(torch, row, contestants, problem)
+    precise = precise_ones(contestants, errors)
+    if len(precise) < len(contestants):
+        print(f"  not timed: {len(contestants) - len(precise)} whose error is more than 1.08 of the better peer's")
+    print("  errors of peers: " + ", ".join(f"{peer} {errors[peer]:.2e}" for peer in PEERS if peer in errors))
+    runs = measure(torch, row, problem, precise, options)
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
     measured = {name: figures(row, problem, run, processors) for name, run in runs.items()}
-    print_figures(row, measured, errors)
-    print_proposal(measured, errors, contestants)
+    print_figures(measured, errors)
+    print_proposal(measured, contestants)
+    torch.cuda.empty_cache()
 
 
 def time_rows(options):
@@ -419,7 +435,6 @@ def time_rows(options):
     import fagen
     fagen.target = "sm90"
     torch.manual_seed(options.seed)
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
     for row in json.loads((options.folder / "rows.json").read_text()):
         contestants = {label(c): Contestant(fagen, row, c, overlay_of(options.folder, row, c))
@@ -430,11 +445,7 @@ def time_rows(options):
             print(f"{row['spec']}: the current row is wrong; nothing is timed")
             continue
         for problem in row["problems"]:
-            runs = measure(torch, row, problem, right, options)
-            timed = {name: right[name] for name in runs if name in right}
-            errors = errors_at_length(torch, row, timed, problem)
-            report(row, problem, runs, errors, contestants, processors)
-            torch.cuda.empty_cache()
+            time_problem(torch, row, problem, right, options)
 
 
 def main():

@@ -54,10 +54,14 @@ class Tried:
 contestants = {"now": Tried(None), "a": Tried({"keys": 64, "turns": True}), "b": Tried({"keys": 96})}
 measured = {"now": (500, 1.0, 1500, 60), "a": (550, 0.5, 1500, 66), "b": (600, 0.5, 1500, 72),
             "cuDNN": (520, 1.0, 1500, 62)}
-tune.print_proposal(measured, {"now": 2.2e-3, "a": 2.2e-3, "b": 2.4e-3, "cuDNN": 2.1e-3}, contestants)
-tune.print_proposal({**measured, "a": (504, 0.5, 1500, 60)}, {"a": 2.2e-3, "b": 2.4e-3, "cuDNN": 2.1e-3}, contestants)
+errors = {"now": 2.2e-3, "a": 2.2e-3, "b": 2.3e-3, "cuDNN": 2.2e-3, "FA2": 2.1e-3}
+precise = tune.precise_ones(contestants, errors)
+print("precise:", *precise)
+tune.print_proposal({name: f for name, f in measured.items() if name != "b"}, precise)
+tune.print_proposal({**measured, "a": (504, 0.5, 1500, 60), "b": measured["now"]}, precise)
 END
-expect "the fastest that is precise is proposed" \
+expect "an error of more than 1.08 of the better peer's falls out" "^precise: now a$"
+expect "the fastest is proposed" \
   'proposal: \{ keys = 64, turns = true, reason = "550 TFLOP/s .*; \+10.0 % of the row before; now 500" \}'
 expect "but not for less than the noise" "proposal: keep the row, 500 TFLOP/s; first is a: 504 "
 exit $failed
