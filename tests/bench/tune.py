@@ -10,9 +10,10 @@ memory allow, writes for each an overlay of templates whose sm90/candidate.lua n
 candidates that spill, or whose products the compiler serialises, fall out with the reason. --only keeps
 candidates with these values: --only keys=64,96 turns=1.
 
-`time` checks the rest against float64, times all once and then the best of them in turns with the current
-row and cuDNN, and prints for every length what the row should be, with the runner-up, the spread of the turns,
-clock and tensor utilisation. The card is power-limited: a figure says little without its clock.
+`time` checks the rest against float64, leaves out whose error is more than 1.08 of the better of cuDNN's and
+FA2's, times all once and then the best in turns with the current row and cuDNN. It prints for every length
+TFLOP/s with their spread over the turns, clock and tensor utilisation (the card is power-limited: a figure says
+little without its clock), and a row to be pasted into the table if one is ahead of the current in every turn.
 """
 
 import argparse
@@ -382,31 +383,36 @@ def tflops(row, problem, ms):
     return 2.0 * pairs * (row["dim_qk"] + row["dim_v"]) * (1.0 if row["pass"] == "fwd" else 2.5) / ms * 1e-9
 
 
-def figures(row, problem, run, processors):
-    """Median TFLOP/s, spread in percent, MHz, tensor utilisation in percent."""
+def figures(row, problem, runs, name, processors):
+    """Of a contestant: median TFLOP/s, spread in percent, MHz, tensor utilisation in percent; and its speed over
+    the current row's, turn by turn, since both meet the same clocks: the median and the least."""
+    run = runs[name]
     median, mhz = tflops(row, problem, statistics.median(run["ms"])), statistics.median(run["mhz"])
     peak = processors * 4096 * mhz * 1e-6  # 16-bit products and sums a clock and multiprocessor
-    return median, compare.spread(run["ms"]), mhz, 100.0 * median / peak if mhz else float("nan")
+    ratios = [now / ms for now, ms in zip(runs["now"]["ms"], run["ms"])]
+    return {"tflops": median, "spread": compare.spread(run["ms"]), "mhz": mhz,
+            "busy": 100.0 * median / peak if mhz else math.nan,
+            "of_now": statistics.median(ratios), "least_of_now": min(ratios)}
 
 
 def print_figures(measured, errors):
-    now, cudnn = measured["now"][0], measured.get("cuDNN", (math.nan,))[0]
-    for name, (median, spread, mhz, busy) in sorted(measured.items(), key=lambda item: -item[1][0]):
+    cudnn = measured.get("cuDNN", {"of_now": math.nan})["of_now"]
+    for name, f in sorted(measured.items(), key=lambda item: -item[1]["of_now"]):
         error_told = f"error {errors[name]:.2e}" if name in errors else ""
-        print(f"  {name:64} {median:6.0f} TFLOP/s ({spread:4.1f} %) {mhz:5.0f} MHz {busy:4.0f} % busy"
-              f"  {median / now:5.3f} of now  {median / cudnn:5.3f} of cuDNN  {error_told}", flush=True)
+        print(f"  {name:64} {f['tflops']:6.0f} TFLOP/s ({f['spread']:4.1f} %) {f['mhz']:5.0f} MHz"
+              f" {f['busy']:4.0f} % busy  {f['of_now']:5.3f} of now (least {f['least_of_now']:5.3f})  {f['of_now'] / cudnn:5.3f} of cuDNN"
+              f"  {error_told}", flush=True)
 
 
 def print_proposal(measured, contestants):
-    """The fastest, unless it is ahead of the current row by less than the noise."""
-    ranked = sorted((name for name in measured if name in contestants), key=lambda name: -measured[name][0])
+    """The fastest, if it is ahead of the current row in every turn."""
+    ranked = sorted((name for name in measured if name in contestants), key=lambda name: -measured[name]["of_now"])
     first, second = ranked[0], ranked[1] if len(ranked) > 1 else "now"
-    noise = max(measured[first][1], measured["now"][1])
-    lead = 100.0 * (measured[first][0] / measured["now"][0] - 1.0)
-    told = (f"{measured[first][0]:.0f} TFLOP/s at {measured[first][2]:.0f} MHz, {measured[first][3]:.0f} % "
-            f"busy; {lead:+.1f} % of the row before; {second} {measured[second][0]:.0f}")
-    if lead <= noise:
-        print(f"  proposal: keep the row, {measured['now'][0]:.0f} TFLOP/s; first is {first}: {told}")
+    best, now = measured[first], measured["now"]
+    told = (f"{best['tflops']:.0f} TFLOP/s at {best['mhz']:.0f} MHz, {best['busy']:.0f} % busy; "
+            f"{best['of_now']:.3f} of the row before; {second} {measured[second]['of_now']:.3f}")
+    if best["least_of_now"] <= 1.0:
+        print(f"  proposal: keep the row, {now['tflops']:.0f} TFLOP/s; first is {first}: {told}")
     else:
         print(f"  proposal: {lua(contestants[first].candidate, told)}")
 
@@ -420,7 +426,7 @@ def time_problem(torch, row, problem, contestants, options):
     print("  errors of peers: " + ", ".join(f"{peer} {errors[peer]:.2e}" for peer in PEERS if peer in errors))
     runs = measure(torch, row, problem, precise, options)
     processors = torch.cuda.get_device_properties(0).multi_processor_count
-    measured = {name: figures(row, problem, run, processors) for name, run in runs.items()}
+    measured = {name: figures(row, problem, runs, name, processors) for name in runs}
     print_figures(measured, errors)
     print_proposal(measured, contestants)
     torch.cuda.empty_cache()
