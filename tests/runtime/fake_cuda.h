@@ -43,6 +43,7 @@ typedef struct fake_cuda {
   int module_result;                  /* of cuModuleLoadData */
   int memory_result;                  /* of every allocation */
   int num_parameters, argument_bytes; /* what a launch's parameters are to be read as */
+  int is_quiet;                       /* launches are not recorded, and wait for nothing */
 
   /* What it was asked; read by the test. */
   int module_loads, module_unloads, limits_set, allocations, frees, synchronisations, tensor_maps;
