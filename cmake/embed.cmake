@@ -1,5 +1,6 @@
 # embed.cmake: writes files into C arrays. Run as a script:
-#   cmake -D OUTPUT=bundle.gen.c -D ROOT=<templates> -D EXTRA=<files beside> -D ENGINE=<engine.lua> -P embed.cmake
+#   cmake -D OUTPUT=bundle.gen.c -D ROOT=<templates> -D EXTRA=<files beside> -D ENGINE=<engine.lua>
+#         -D SANDBOX=<sandbox.lua> -P embed.cmake
 # Names are paths below ROOT; files in EXTRA have their base name.
 
 function(bytes_of variable file)
@@ -33,6 +34,7 @@ foreach(pair ${named})
   math(EXPR index "${index} + 1")
 endforeach()
 bytes_of(engine ${ENGINE})
+bytes_of(sandbox ${SANDBOX})
 
 file(WRITE ${OUTPUT}.new "/* Written by embed.cmake. */
 #include \"bundle.h\"
@@ -42,10 +44,13 @@ const bundle_file bundle_embedded[] = {
 ${table}};
 const size_t bundle_embedded_count = ${index};
 
-extern const char engine_source[];
-extern const size_t engine_source_bytes;
+extern const char engine_source[], sandbox_source[];
+extern const size_t engine_source_bytes, sandbox_source_bytes;
 const char engine_source[] = {
 ${engine}};
 const size_t engine_source_bytes = sizeof engine_source - 1;
+const char sandbox_source[] = {
+${sandbox}};
+const size_t sandbox_source_bytes = sizeof sandbox_source - 1;
 ")
 file(RENAME ${OUTPUT}.new ${OUTPUT})

@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "error.h"
 
@@ -48,6 +50,12 @@ static fa_status check_name(const char *name) {
               name);
 }
 
+static void close_keeping_errno(int file) {
+  int reason = errno;
+  close(file);
+  errno = reason;
+}
+
 static fa_status read_stream(char **text, size_t *bytes, FILE *file, const char *path) {
   char *buffer = malloc(LARGEST_FILE + 1);
   if (!buffer) return no_memory(path);
@@ -65,6 +73,20 @@ static fa_status read_stream(char **text, size_t *bytes, FILE *file, const char 
   return FA_OK;
 }
 
+/* A plain file: opening a pipe would wait for its writer. */
+static FILE *open_file(const char *path) {
+  struct stat info;
+  int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return NULL;
+  FILE *stream = NULL;
+  if (!fstat(file, &info) && !S_ISREG(info.st_mode))
+    errno = S_ISDIR(info.st_mode) ? EISDIR : ENXIO;
+  else
+    stream = fdopen(file, "rb");
+  if (!stream) close_keeping_errno(file);
+  return stream;
+}
+
 /* Reads OVERLAY/name; FA_OK with *text NULL when there is no such file. */
 static fa_status read_overlay(char **text, size_t *bytes, char **found_path, const char *overlay,
                               const char *name) {
@@ -72,7 +94,7 @@ static fa_status read_overlay(char **text, size_t *bytes, char **found_path, con
   if (status) return status;
   char *path = join(overlay, name);
   if (!path) return no_memory(name);
-  FILE *file = fopen(path, "rb");
+  FILE *file = open_file(path);
   if (file) {
     status = read_stream(text, bytes, file, path);
     fclose(file);

@@ -1,4 +1,4 @@
--- engine.lua: the template language, and the sandbox that templates and modules run in.
+-- engine.lua: the template language; sandbox.lua has what templates and modules run in.
 --
 -- A line whose first character is % is Lua; ${expr} substitutes; every other line is text. One
 -- template line becomes one of Lua, so that Lua's own messages carry the template's line number.
@@ -12,13 +12,17 @@
 --   unsupported(message) an error that is this version's limit and nobody's fault.
 -- The host gives read(name) -> text, path or nil, message; position() -> "file:line: " of the
 -- template or module that runs; of its caller with true; of the definition with a function; of a
--- file's own code with its name, or nil; and limit(message), which raises FA_UNSUPPORTED.
+-- file's own code with its name, or nil; limit(message), which raises FA_UNSUPPORTED; and the chunk
+-- of sandbox.lua.
 -- Nothing else here can reach a file, a clock or an address.
 
-local read, position, limit = ...
+local read, position, limit, sandbox = ...
 
 local engine = {}
 local raw_error, raw_tostring, raw_format = error, tostring, string.format
+-- The methods of strings are the sandbox's; these take any text, in a time linear in its length.
+local find, match, sub = string.find, string.match, string.sub
+local gmatch, gsub = string.gmatch, string.gsub
 
 local function complain(message) raw_error(position() .. message, 0) end
 
@@ -37,7 +41,7 @@ local function spell(value)
       complain("no literal for the number " .. raw_tostring(value))
     end
     local text = raw_format("%.9g", value)
-    if not text:find("[.e]") then text = text .. ".0" end
+    if not find(text, "[.e]") then text = text .. ".0" end
     return text .. "f"
   end
   return value
@@ -45,7 +49,7 @@ end
 
 local function put_block(indent, value, origin)
   if type(value) == "string" then
-    for line in (value .. "\n"):gmatch("(.-)\n") do
+    for line in gmatch(value .. "\n", "(.-)\n") do
       if value ~= "" then put(line == "" and "" or indent .. line, origin) end
     end
   else
@@ -65,11 +69,11 @@ local function print_line(origin, ...)
     end
     parts[i] = value
   end
-  if count == 3 and parts[1]:find("^%s*$") and parts[3]:find("^%s*$") then
+  if count == 3 and find(parts[1], "^%s*$") and find(parts[3], "^%s*$") then
     return put_block(parts[1], parts[2], origin)
   end
   for i = 2, count, 2 do
-    if type(parts[i]) ~= "string" or parts[i]:find("\n") then
+    if type(parts[i]) ~= "string" or find(parts[i], "\n") then
       complain("a value of several lines needs a line of its own")
     end
   end
@@ -90,7 +94,7 @@ end
 -- The position of the } that closes the ${ whose text begins at `from`.
 local function closing_brace(line, from)
   local depth = 1
-  for at, brace in line:gmatch("()([{}])", from) do
+  for at, brace in gmatch(line, "()([{}])", from) do
     depth = depth + (brace == "{" and 1 or -1)
     if depth == 0 then return at end
   end
@@ -99,12 +103,12 @@ end
 local function translate_text(line, number)
   local parts, at = {}, 1
   while true do
-    local open = line:find("${", at, true)
-    parts[#parts + 1] = raw_format("%q", line:sub(at, open and open - 1 or #line))
+    local open = find(line, "${", at, true)
+    parts[#parts + 1] = raw_format("%q", sub(line, at, open and open - 1 or #line))
     if not open then break end
     local close = closing_brace(line, open + 2)
     if not close then return nil, number .. ": ${ without }" end
-    parts[#parts + 1] = "(" .. line:sub(open + 2, close - 1) .. ")"
+    parts[#parts + 1] = "(" .. sub(line, open + 2, close - 1) .. ")"
     at = close + 1
   end
   return raw_format("print_line(origins[%d], %s)", number, table.concat(parts, ", "))
@@ -112,11 +116,11 @@ end
 
 local function translate(text, path)
   local lua, origins, number = {}, {}, 0
-  for line in text:gsub("\n$", ""):gmatch("([^\n]*)\n?") do
+  for line in gmatch(gsub(text, "\n$", ""), "([^\n]*)\n?") do
     number = number + 1
     origins[number] = path .. ":" .. number
-    if line:sub(1, 1) == "%" then
-      lua[number] = line:sub(2)
+    if sub(line, 1, 1) == "%" then
+      lua[number] = sub(line, 2)
     else
       local translated, message = translate_text(line, number)
       if not translated then raw_error(path .. ":" .. message, 0) end
@@ -128,52 +132,8 @@ end
 
 -- ---- The sandbox -------------------------------------------------------------------------------
 
--- A table's or function's address differs from run to run, and would in the text.
-local function refuse_addresses(value)
-  local kind = type(value)
-  if (kind == "table" and not (getmetatable(value) or {}).__tostring) or kind == "function" then
-    complain("a " .. kind .. " has no text")
-  end
-end
-
-local function safe_tostring(value)
-  refuse_addresses(value)
-  return raw_tostring(value)
-end
-
-local function safe_format(format, ...)
-  if format:find("%%[^%a%%]*p") then complain("format %p would print an address") end
-  for i = 1, select("#", ...) do refuse_addresses((select(i, ...))) end
-  return raw_format(format, ...)
-end
-
-local function copy_without(from, unwanted)
-  local to = {}
-  for key, value in next, from do
-    if not unwanted[key] then to[key] = value end
-  end
-  return to
-end
-
--- The keys of a table in one order: pairs has another in every state.
-local function sorted(map)
-  local keys = {}
-  for key in next, map do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b) return safe_tostring(a) < safe_tostring(b) end)
-  return keys
-end
-
-local base = {
-  assert = assert, error = error, ipairs = ipairs, select = select, tonumber = tonumber,
-  type = type, setmetatable = setmetatable, getmetatable = getmetatable, rawequal = rawequal,
-  tostring = safe_tostring,
-  math = copy_without(math, { random = true, randomseed = true }),
-  table = copy_without(table, { move = true }), -- it can loop for ever within one instruction
-  string = copy_without(string, { dump = true, format = true }),
-  capture = capture, sorted = sorted, unsupported = limit,
-}
-base.string.format = safe_format
-string.format, string.dump = safe_format, nil -- also as methods: ("%p"):format(...)
+local base = sandbox(complain)
+base.capture, base.unsupported = capture, limit
 
 -- What the code of a file sees: `names`, then the sandbox. It can assign neither.
 local function environment_of(names)
@@ -206,7 +166,7 @@ end
 local loaded = {}
 function base.require(name)
   if loaded[name] == nil then
-    local text, path = read_text(name:gsub("%.", "/") .. ".lua")
+    local text, path = read_text(gsub(name, "%.", "/") .. ".lua")
     loaded[name] = false -- a cycle finds this
     loaded[name] = run(text, path, {})
   end
@@ -230,7 +190,7 @@ end
 function base.paste(file)
   local text, path = read_text(file)
   local pasted, number = setmetatable({}, block), 0
-  for line in text:gsub("\n$", ""):gmatch("([^\n]*)\n?") do
+  for line in gmatch(gsub(text, "\n$", ""), "([^\n]*)\n?") do
     number = number + 1
     pasted[number] = { text = line, origin = path .. ":" .. number }
   end
@@ -258,7 +218,7 @@ end
 local function located(f, finish)
   local at = position(f)
   local function finished(...) return finish(f(...)) end
-  return function(...) return run_as(at:match("^(.*):%d+: $"), at, finished, ...) end
+  return function(...) return run_as(match(at, "^(.*):%d+: $"), at, finished, ...) end
 end
 
 -- A variant file sees the words of expressions too. Each is run once.
@@ -287,10 +247,10 @@ end
 local function tidy(printed)
   local kept = {}
   for i, line in ipairs(printed) do
-    local text = line.text:gsub("%s+$", "")
+    local text = match(line.text, "^.*%S") or ""
     local before = #kept > 0 and kept[#kept].text or "{"
     local following = printed[i + 1] and printed[i + 1].text or "}"
-    local idle = text == "" and (before == "" or before:find("{$") or following:find("^%s*}"))
+    local idle = text == "" and (before == "" or find(before, "{$") or find(following, "^%s*}"))
     if not idle then kept[#kept + 1] = { text = text, origin = line.origin } end
   end
   return kept

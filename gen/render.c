@@ -8,24 +8,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bundle.h"
 #include "c_locale.h"
 #include "error.h"
 #include "spec.h"
 
-/* A kernel takes about 1 MB and 1 million instructions; a template that needs a hundred times that
-   is in an endless loop. */
-enum { MEMORY_LIMIT = 128 << 20, HOOK_INTERVAL = 1000000, HOOK_LIMIT = 100 };
+/* A kernel takes about 1 MB, 1 million instructions and 10 ms; a template that needs a hundred times
+   that is in an endless loop. The time is this thread's own, and the only clock in gen: it ends what
+   spends its instructions on long ones. */
+enum {
+  MEMORY_LIMIT = 128 << 20,
+  HOOK_INTERVAL = 10000,
+  INSTRUCTION_LIMIT = 100000000,
+  SECONDS_LIMIT = 5,
+  MOST_FACTS = 1000
+};
 
-extern const char engine_source[];
-extern const size_t engine_source_bytes;
-static const char engine_chunk[] = "@gen/engine.lua";
+extern const char engine_source[], sandbox_source[];
+extern const size_t engine_source_bytes, sandbox_source_bytes;
+static const char engine_chunk[] = "@gen/engine.lua", sandbox_chunk[] = "@gen/sandbox.lua";
 
 typedef struct job {
   const char *overlay;
   size_t memory_used;
-  int hooks;
+  long instructions;
+  time_t deadline;   /* in seconds of this thread's time */
   char *text, *path; /* of the file last read: freed by the next read and at the end */
   fa_status status;  /* a failure that is not the template's own */
   const fa_spec *spec;
@@ -53,6 +62,10 @@ static job *job_of(lua_State *L) {
   return *(job **)lua_getextraspace(L);
 }
 
+static int is_own(const char *source) {
+  return !strcmp(source, engine_chunk) || !strcmp(source, sandbox_chunk);
+}
+
 /* Pushes "file:line: " of the innermost template or module that runs, or of the one that called it;
    "" outside all. */
 static void push_position(lua_State *L, int of_caller) {
@@ -60,7 +73,7 @@ static void push_position(lua_State *L, int of_caller) {
   const char *skipped = of_caller ? NULL : "";
   for (int level = 0; lua_getstack(L, level, &at); ++level) {
     lua_getinfo(L, "Sl", &at);
-    if (at.currentline < 1 || !strcmp(at.source, engine_chunk)) continue;
+    if (at.currentline < 1 || is_own(at.source)) continue;
     if (!skipped) skipped = at.source;
     if (!strcmp(at.source, skipped)) continue;
     lua_pushfstring(L, "%s:%d: ", at.short_src, at.currentline);
@@ -69,13 +82,27 @@ static void push_position(lua_State *L, int of_caller) {
   lua_pushliteral(L, "");
 }
 
-/* Raised again at every later interval, so that nothing can swallow it. */
+static time_t seconds_of_thread(void) {
+  struct timespec now = {0};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec;
+}
+
+/* Once raised, it is raised again at every instruction, so that nothing can swallow it. */
 static void count_instructions(lua_State *L, lua_Debug *unused) {
   (void)unused;
-  if (++job_of(L)->hooks < HOOK_LIMIT) return;
+  job *j = job_of(L);
+  int out_of_time = seconds_of_thread() >= j->deadline;
+  j->instructions += HOOK_INTERVAL;
+  if (j->instructions < INSTRUCTION_LIMIT && !out_of_time) return;
+  lua_sethook(L, count_instructions, LUA_MASKCOUNT, 1);
+  j->instructions = INSTRUCTION_LIMIT;
   push_position(L, 0);
-  lua_pushfstring(L, "stopped after %d million instructions: an endless loop?",
-                  HOOK_LIMIT / (1000000 / HOOK_INTERVAL));
+  if (out_of_time)
+    lua_pushfstring(L, "stopped after %d seconds: an endless loop?", SECONDS_LIMIT);
+  else
+    lua_pushfstring(L, "stopped after %d million instructions: an endless loop?",
+                    INSTRUCTION_LIMIT / 1000000);
   lua_concat(L, 2);
   lua_error(L);
 }
@@ -152,19 +179,30 @@ static void open_libraries(lua_State *L) {
   }
 }
 
+static void load_own(lua_State *L, const char *source, size_t bytes, const char *chunk) {
+  if (luaL_loadbufferx(L, source, bytes, chunk, "t")) lua_error(L);
+}
+
 /* Leaves the engine's table on the stack. */
 static void load_engine(lua_State *L) {
-  if (luaL_loadbufferx(L, engine_source, engine_source_bytes, engine_chunk, "t")) lua_error(L);
+  load_own(L, engine_source, engine_source_bytes, engine_chunk);
   lua_pushcfunction(L, read_file);
   lua_pushcfunction(L, position);
   lua_pushcfunction(L, raise_limit);
-  lua_call(L, 3, 1);
+  load_own(L, sandbox_source, sandbox_source_bytes, sandbox_chunk);
+  lua_call(L, 4, 1);
+}
+
+static int begins_with(const char *text, const char *beginning) {
+  return !strncmp(text, beginning, strlen(beginning));
 }
 
 /* Makes the message of an error inside the engine begin with the template's line. */
 static int blame_template(lua_State *L) {
   const char *message = lua_tostring(L, 1);
-  if (message && strncmp(message, engine_chunk + 1, sizeof engine_chunk - 2)) return 1;
+  if (message && !begins_with(message, engine_chunk + 1) &&
+      !begins_with(message, sandbox_chunk + 1))
+    return 1;
   push_position(L, 0);
   lua_pushstring(L, message ? message : "error without a message");
   lua_concat(L, 2);
@@ -173,6 +211,7 @@ static int blame_template(lua_State *L) {
 
 static fa_status run_in(lua_State *L, job *j, lua_CFunction body) {
   *(job **)lua_getextraspace(L) = j;
+  j->deadline = seconds_of_thread() + SECONDS_LIMIT;
   lua_sethook(L, count_instructions, LUA_MASKCOUNT, HOOK_INTERVAL);
   lua_pushcfunction(L, blame_template);
   lua_pushcfunction(L, body);
@@ -245,9 +284,14 @@ static void push_spec(lua_State *L, const fa_spec *spec) {
 
 /* ---- Lua to result -------------------------------------------------------------------------- */
 
+static void no_memory(lua_State *L) {
+  job_of(L)->status = FA_NO_MEMORY;
+  luaL_error(L, "templates: out of memory");
+}
+
 static char *copy_string(lua_State *L, int index) {
   char *copy = strdup(luaL_checkstring(L, index));
-  if (!copy) luaL_error(L, "out of memory");
+  if (!copy) no_memory(L);
   return copy;
 }
 
@@ -260,7 +304,7 @@ static char *copy_field(lua_State *L, const char *key) {
 
 static void *allocate_items(lua_State *L, size_t count, size_t bytes) {
   void *items = calloc(count ? count : 1, bytes);
-  if (!items) luaL_error(L, "out of memory");
+  if (!items) no_memory(L);
   return items;
 }
 
@@ -281,9 +325,10 @@ static void take_text(lua_State *L, render_text *out, const char *key) {
 
 static void take_facts(lua_State *L, render_result *out) {
   lua_getfield(L, -1, "facts");
-  size_t count = (size_t)luaL_len(L, -1);
-  out->facts = allocate_items(L, count, sizeof *out->facts);
-  while (out->num_facts < count) {
+  lua_Integer count = luaL_len(L, -1);
+  if (count < 0 || count > MOST_FACTS) luaL_error(L, "tiles: more than %d facts", MOST_FACTS);
+  out->facts = allocate_items(L, (size_t)count, sizeof *out->facts);
+  while (out->num_facts < (size_t)count) {
     render_fact *fact = &out->facts[out->num_facts++];
     lua_geti(L, -1, (lua_Integer)out->num_facts);
     fact->name = copy_field(L, "name");

@@ -110,12 +110,15 @@ static fa_status check_arch(int target, int arch) {
 static fa_status check_variant_name(const char *name) {
   size_t length = strlen(name);
   int shaped = length > 0 && length < 32 && islower((unsigned char)name[0]);
-  for (size_t i = 0; i < length; ++i)
-    if (!islower((unsigned char)name[i]) && !isdigit((unsigned char)name[i]) && name[i] != '_')
-      shaped = 0;
+  for (size_t i = 0; i < length; ++i) {
+    int single = name[i] == '_' && name[i + 1] && name[i + 1] != '_';
+    if (!islower((unsigned char)name[i]) && !isdigit((unsigned char)name[i]) && !single) shaped = 0;
+  }
   if (!shaped)
     return fail(FA_INVALID,
-                "variants: '%.40s'; a name is 1 to 31 of a-z 0-9 _ and begins with a letter", name);
+                "variants: '%.40s'; a name is 1 to 31 of a-z 0-9 _ and begins with a letter; _ "
+                "stands between two others",
+                name);
   if (is_axis_word(name))
     return fail(FA_INVALID, "variants: '%s' is a word of its own: set its field instead", name);
   return FA_OK;
@@ -322,28 +325,39 @@ static void put_words(writer *to, const fa_spec *spec) {
   if (spec->variants[0]) put(to, " %s", spec->variants);
 }
 
-/* Writes prefix and the canonical words. */
-static fa_status print_spec(char *buffer, size_t bytes, const char *prefix, const fa_spec *spec) {
-  if (!buffer && bytes) return fail(FA_INVALID, "buffer: NULL, with bytes %zu", bytes);
+/* Writes the canonical words. */
+static fa_status print_words(writer *to, const fa_spec *spec) {
   fa_spec canonical;
+  if (!to->buffer && to->bytes) return fail(FA_INVALID, "buffer: NULL, with bytes %zu", to->bytes);
   fa_status status = spec_canonicalise(&canonical, spec);
-  if (status) return status;
-  writer to = {buffer, bytes, 0};
-  put(&to, "%s", prefix);
-  put_words(&to, &canonical);
-  if (to.used < bytes) return FA_OK;
-  if (bytes) buffer[0] = '\0';
-  return fail(FA_INVALID, "bytes: %zu; this spec takes %zu", bytes, to.used + 1);
+  if (!status) put_words(to, &canonical);
+  return status;
+}
+
+static fa_status check_room(const writer *to) {
+  if (to->used < to->bytes) return FA_OK;
+  if (to->bytes) to->buffer[0] = '\0';
+  return fail(FA_INVALID, "bytes: %zu; this spec takes %zu", to->bytes, to->used + 1);
 }
 
 FA_API fa_status fa_spec_print(char *buffer, size_t bytes, const fa_spec *spec) {
-  return print_spec(buffer, bytes, "", spec);
+  writer to = {buffer, bytes, 0};
+  fa_status status = print_words(&to, spec);
+  return status ? status : check_room(&to);
 }
 
+/* A _ of a variant's name is doubled, so that no two specs have one name. */
 FA_API fa_status fa_spec_name(char *buffer, size_t bytes, const fa_spec *spec) {
-  fa_status status = print_spec(buffer, bytes, "fa ", spec);
+  char text[FA_NAME_MAX];
+  writer words = {text, sizeof text, 0}, to = {buffer, bytes, 0};
+  if (!buffer && bytes) return fail(FA_INVALID, "buffer: NULL, with bytes %zu", bytes);
+  fa_status status = print_words(&words, spec);
+  if (!status) status = check_room(&words);
   if (status) return status;
-  for (char *at = buffer; *at; ++at)
-    if (*at == ' ') *at = '_';
-  return FA_OK;
+  put(&to, "fa_");
+  for (const char *at = text; *at; ++at) {
+    const char letter[] = {*at == ' ' ? '_' : *at, '\0'};
+    put(&to, "%s%s", letter, *at == '_' ? "_" : "");
+  }
+  return check_room(&to);
 }

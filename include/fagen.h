@@ -94,6 +94,17 @@ typedef enum fa_backend {
   FA_CUDA = 2          /* an NVIDIA GPU, or an error that says what is missing */
 } fa_backend;
 
+/* What FA_LOG and fa_options.log name: "off", "warn", "info", "debug". Each includes those before. */
+typedef enum fa_log_level {
+  FA_LOG_WARN = 1, /* what works, but not as meant, such as a cache folder that cannot be used */
+  FA_LOG_INFO = 2, /* what is opened, built, loaded and removed, and how long it took */
+  FA_LOG_DEBUG = 3 /* what is looked up where, and why it is not used */
+} fa_log_level;
+
+/* Receives a line without its end. Called on any thread that uses the context, perhaps on several at
+   once; must not call the library. */
+typedef void (*fa_log_function)(void *user, int level, const char *line);
+
 typedef struct fa_options {
   size_t size;
   int32_t backend;  /* fa_backend */
@@ -101,13 +112,15 @@ typedef struct fa_options {
   void *cu_context; /* CUDA: a CUcontext to use instead of the device's primary one */
   int32_t threads;  /* cpu: threads a launch uses, 1 to 1024; 0 = FA_THREADS, else all processors */
   int32_t reserved;
-  const char *template_dir; /* overlay of templates that come first; NULL = FA_TEMPLATE_DIR */
-  const char *cache_dir;    /* disk cache of GPU kernels; NULL = FA_CACHE_DIR; "" = none */
-  const char *nvrtc;        /* path of libnvrtc; NULL = FA_NVRTC, else the loader's */
-  const char *log;          /* "off", "info"; NULL = FA_LOG; else warnings alone, on stderr */
+  const char *template_dir;     /* overlay of templates that come first; NULL = FA_TEMPLATE_DIR */
+  const char *cache_dir;        /* disk cache of GPU kernels; NULL = FA_CACHE_DIR; "" = none */
+  const char *nvrtc;            /* path of libnvrtc; NULL = FA_NVRTC, else the loader's */
+  const char *log;              /* "off", "warn", "info", "debug"; NULL = FA_LOG, else "warn" */
+  fa_log_function log_function; /* receives the lines; NULL = they go to stderr */
+  void *log_user;               /* its first argument */
 } fa_options;
 /* clang-format off */
-#define FA_OPTIONS_INIT { sizeof(fa_options), 0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL }
+#define FA_OPTIONS_INIT { sizeof(fa_options), 0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 /* clang-format on */
 
 /* Opens a device. options may be NULL. The strings are copied. *out is yours: fa_context_destroy.
@@ -175,7 +188,8 @@ typedef struct fa_spec {
 FA_API fa_status fa_spec_parse(fa_spec *out, const char *words);
 
 /* Writes the canonical words, or the name of the emitted function, which is the same words joined
-   ("fa_fwd_cpu_f32_d64_causal"). buffer holds `bytes` bytes; FA_NAME_MAX always suffices. */
+   ("fa_fwd_cpu_f32_d64_causal"; a _ within a variant's name is doubled). buffer holds `bytes` bytes;
+   FA_NAME_MAX always suffices. */
 FA_API fa_status fa_spec_print(char *buffer, size_t bytes, const fa_spec *spec);
 FA_API fa_status fa_spec_name(char *buffer, size_t bytes, const fa_spec *spec);
 

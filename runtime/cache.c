@@ -22,13 +22,13 @@ enum { LARGEST_FILE = 256 << 20 };
 struct cache {
   int folder;
   char *path;
-  log_level log;
+  log_sink log;
   atomic_flag told_unwritable;
 };
 
 static const char entry_ending[] = ".entry", temporary_ending[] = ".tmp", lock_ending[] = ".lock";
 
-cache *cache_open(const char *dir, log_level log) {
+cache *cache_open(const char *dir, log_sink log) {
   char *path;
   int folder = cache_folder_open(&path, dir, log);
   cache *open = folder < 0 ? NULL : calloc(1, sizeof *open);
@@ -108,6 +108,8 @@ int cache_read(cache_entry *out, cache *from, const char *key) {
   if (!from) return 0;
   name_file(name, key, entry_ending);
   found result = read_entry(out, from, name, &info);
+  if (result == ABSENT)
+    log_line(from->log, LOG_DEBUG, "cache entry %.400s/%s is not there", from->path, name);
   if (result == DAMAGED) {
     log_line(from->log, LOG_WARNINGS, "cache entry %.400s/%s is damaged and will be made again",
              from->path, name);
@@ -115,11 +117,13 @@ int cache_read(cache_entry *out, cache *from, const char *key) {
   }
   if (result != FOUND) return 0;
   if (strcmp(out->key, key)) {
+    log_line(from->log, LOG_DEBUG, "cache entry %.400s/%s is of another key", from->path, name);
     cache_entry_free(out);
     return 0;
   }
   const struct timespec now_used[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
   utimensat(from->folder, name, now_used, AT_SYMLINK_NOFOLLOW);
+  log_line(from->log, LOG_DEBUG, "cache entry %.400s/%s is read", from->path, name);
   return 1;
 }
 
@@ -182,7 +186,10 @@ void cache_write(cache *to, const char *key, const cache_section *sections, int 
   char *file = cache_file_encode(&bytes, key, sections, count);
   if (!file) return;
   name_file(name, key, entry_ending);
-  if (publish(to, name, file, bytes) && !atomic_flag_test_and_set(&to->told_unwritable))
+  if (!publish(to, name, file, bytes))
+    log_line(to->log, LOG_DEBUG, "cache entry %.400s/%s is written, %zu bytes", to->path, name,
+             bytes);
+  else if (!atomic_flag_test_and_set(&to->told_unwritable))
     log_line(to->log, LOG_WARNINGS, "cache folder %.400s: %s; kernels are not kept", to->path,
              strerror(errno));
   free(file);
@@ -193,10 +200,11 @@ void cache_write(cache *to, const char *key, const cache_section *sections, int 
 enum { LOCK_PATIENCE_MS = 60000, LOCK_POLL_MS = 5 };
 
 /* flock() and not a file that is there or not: the kernel releases it when the holder dies. */
-static int wait_for_lock(int file) {
+static int wait_for_lock(int file, const cache *of) {
   const struct timespec pause = {.tv_nsec = LOCK_POLL_MS * 1000000L};
   for (int waited = 0; flock(file, LOCK_EX | LOCK_NB); waited += LOCK_POLL_MS) {
     if (errno != EWOULDBLOCK && errno != EINTR) return 0;
+    if (!waited) log_line(of->log, LOG_DEBUG, "another process builds this kernel; waiting for it");
     if (waited >= LOCK_PATIENCE_MS) return 0;
     nanosleep(&pause, NULL);
   }
@@ -208,7 +216,7 @@ void cache_lock_take(cache_lock *out, cache *of, const char *key) {
   if (!of) return;
   name_file(out->name, key, lock_ending);
   out->file = openat(of->folder, out->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (out->file < 0 || wait_for_lock(out->file)) return;
+  if (out->file < 0 || wait_for_lock(out->file, of)) return;
   close(out->file);
   out->file = -1;
 }
@@ -277,8 +285,10 @@ typedef struct pruning {
   uint64_t kept_bytes, removed_bytes;
 } pruning;
 
-static void remove_file(pruning *p, const char *name, uint64_t bytes) {
-  if (!unlinkat(p->of->folder, name, 0)) p->removed_bytes += bytes;
+static void remove_file(pruning *p, const char *name, uint64_t bytes, const char *why) {
+  if (unlinkat(p->of->folder, name, 0)) return;
+  p->removed_bytes += bytes;
+  log_line(p->of->log, LOG_INFO, "removed %.400s/%s: %s", p->of->path, name, why);
 }
 
 /* Notes an entry that is right; removes one that is not. */
@@ -286,7 +296,7 @@ static void sort_out(void *to, const cache_item *item) {
   pruning *p = to;
   kept_item *grown = NULL;
   if (item->key) grown = realloc(p->kept, (p->count + 1) * sizeof *grown);
-  if (!item->key) remove_file(p, item->file, item->bytes);
+  if (!item->key) remove_file(p, item->file, item->bytes, "damaged");
   if (!grown) return;
   p->kept = grown;
   kept_item *kept = &grown[p->count++];
@@ -307,7 +317,8 @@ static void remove_leftovers(pruning *p) {
     struct stat info;
     if (!ends_in(at->d_name, temporary_ending) && !ends_in(at->d_name, lock_ending)) continue;
     if (fstatat(p->of->folder, at->d_name, &info, AT_SYMLINK_NOFOLLOW)) continue;
-    if (time(NULL) - info.st_mtim.tv_sec > 3600) remove_file(p, at->d_name, (uint64_t)info.st_size);
+    if (time(NULL) - info.st_mtim.tv_sec > 3600)
+      remove_file(p, at->d_name, (uint64_t)info.st_size, "left by a process that ended");
   }
   if (listing) closedir(listing);
 }
@@ -319,7 +330,7 @@ uint64_t cache_prune(cache *of, uint64_t bytes) {
   cache_visit(of, sort_out, &p);
   if (p.count) qsort(p.kept, p.count, sizeof *p.kept, by_last_use);
   for (size_t i = 0; i < p.count && p.kept_bytes > bytes; ++i) {
-    remove_file(&p, p.kept[i].file, p.kept[i].bytes);
+    remove_file(&p, p.kept[i].file, p.kept[i].bytes, "least lately used");
     p.kept_bytes -= p.kept[i].bytes;
   }
   free(p.kept);

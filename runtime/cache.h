@@ -32,7 +32,7 @@ typedef struct cache_entry {
 /* Opens the folder: `dir`, or with NULL the one of FA_CACHE_DIR, XDG_CACHE_HOME or HOME; makes it
    if it is not there. NULL when none is wanted ("") or it cannot be used, with a warning for the
    latter. */
-cache *cache_open(const char *dir, log_level log);
+cache *cache_open(const char *dir, log_sink log);
 void cache_close(cache *open);
 const char *cache_path(const cache *open); /* "" for NULL */
 

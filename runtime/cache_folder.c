@@ -48,7 +48,7 @@ static const char *distrust(int folder) {
   return NULL;
 }
 
-int cache_folder_open(char **path, const char *dir, log_level log) {
+int cache_folder_open(char **path, const char *dir, log_sink log) {
   size_t given;
   *path = cache_folder_choose(dir, &given);
   if (!*path) return -1;

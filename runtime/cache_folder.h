@@ -12,6 +12,6 @@ char *cache_folder_choose(const char *dir, size_t *given);
 
 /* Opens the folder as cache_open chooses it, making it if need be. Gives its descriptor and its
    path (yours: free()); -1 when there is none, with one warning unless none was wanted. */
-int cache_folder_open(char **path, const char *dir, log_level log);
+int cache_folder_open(char **path, const char *dir, log_sink log);
 
 #endif

@@ -17,15 +17,6 @@ const char *context_template_dir(const char *given) {
   return given ? (*given ? given : NULL) : context_environment("FA_TEMPLATE_DIR");
 }
 
-static fa_status choose_log(log_level *out, const char *given) {
-  const char *text = given ? given : context_environment("FA_LOG");
-  *out = LOG_WARNINGS;
-  if (!text || !*text) return FA_OK;
-  *out = !strcmp(text, "info") ? LOG_INFO : LOG_OFF;
-  if (*out == LOG_INFO || !strcmp(text, "off")) return FA_OK;
-  return fail(FA_INVALID, "log: '%s'; must be \"off\" or \"info\"", text);
-}
-
 static fa_status check_options(const fa_options *options) {
   if (options->backend < FA_BACKEND_BEST || options->backend > FA_CUDA)
     return fail(FA_INVALID, "backend: %d; must be FA_BACKEND_BEST, FA_CPU or FA_CUDA",
@@ -60,16 +51,20 @@ static fa_status open_device(fa_context *context, const fa_options *options) {
   fa_status status = open_with(context, &cuda_backend, options);
   int named = options->backend == FA_CUDA || options->device || options->cu_context;
   if (!status || named || !is_absence(status)) return status;
+  log_line(context->log, LOG_DEBUG, "no GPU is used: %.900s", fa_error_message());
   return open_with(context, &cpu_backend, options);
 }
 
 static fa_status fill(fa_context *context, const fa_options *options) {
   const char *overlay = context_template_dir(options->template_dir);
-  fa_status status = choose_log(&context->log, options->log);
+  context->log = (log_sink){LOG_OFF, options->log_function, options->log_user};
+  fa_status status = log_choose(&context->log, options->log);
   if (!status && overlay && !(context->template_dir = strdup(overlay)))
     status = fail(FA_NO_MEMORY, "context: out of memory");
   if (!status) status = registry_create(&context->kernels, kernel_free);
   if (!status) status = open_device(context, options);
+  if (!status && overlay)
+    log_line(context->log, LOG_DEBUG, "templates: first those in %.900s", overlay);
   return status;
 }
 

@@ -12,7 +12,7 @@ struct fa_context {
   void *device;       /* the backend's own */
   int processors;     /* multiprocessors of the GPU, or threads on cpu */
   long long l2_bytes; /* 0 on cpu */
-  log_level log;
+  log_sink log;
   char *template_dir; /* NULL = none */
   registry *kernels;
 };

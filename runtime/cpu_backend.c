@@ -76,6 +76,7 @@ static fa_status cpu_open(fa_context *context, const fa_options *options) {
   }
   context->device = device;
   context->processors = threads;
+  log_line(context->log, LOG_INFO, "opened the processor: %d threads, %s", threads, device->simd);
   return FA_OK;
 }
 

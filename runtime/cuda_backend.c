@@ -96,6 +96,7 @@ static fa_status prepare_tools(cuda_device *device, fa_context *context,
   char identity[NVRTC_IDENTITY];
   const char *library = options->nvrtc ? options->nvrtc : context_environment("FA_NVRTC");
   device->tools.template_dir = context->template_dir;
+  device->tools.log = context->log;
   device->tools.kept = cache_open(options->cache_dir, context->log);
   if (library && !(device->tools.nvrtc = strdup(library)))
     return fail(FA_NO_MEMORY, "context: out of memory");
@@ -131,11 +132,14 @@ static fa_status cuda_open(fa_context *context, const fa_options *options) {
   if (!status) status = prepare_tools(device, context, options);
   if (!status) status = take_driver_context(device, options);
   if (!status) status = create_pool(device);
-  if (status)
+  if (status) {
     close_device(device);
-  else
-    context->device = device;
-  return status;
+    return status;
+  }
+  context->device = device;
+  log_line(context->log, LOG_INFO, "opened CUDA device %d: kernels of cc%d, driver of CUDA %d.%d",
+           device->ordinal, device->arch, cu->version / 1000, cu->version % 1000 / 10);
+  return FA_OK;
 }
 
 static void cuda_close(fa_context *context) {

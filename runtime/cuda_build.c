@@ -85,6 +85,7 @@ static void keep(const cuda_binary *binary, const build *b) {
   /* An overlay that was edited meanwhile may have been read before or after. */
   int steady =
       !template_digest(&now, b->tools->template_dir) && !memcmp(&now, &b->templates, sizeof now);
+  if (!steady) log_line(b->tools->log, LOG_DEBUG, "not kept: the templates changed meanwhile");
   if (entries && steady)
     cache_write(b->tools->kept, b->key, sections, sizeof sections / sizeof *sections);
   free(entries);
@@ -115,6 +116,7 @@ static fa_status build_with_library(cuda_binary *out, build *b) {
   const nvrtc *library;
   fa_status status = nvrtc_open(&library, b->tools->nvrtc);
   if (status) return status;
+  log_line(b->tools->log, LOG_DEBUG, "NVRTC %s compiles", nvrtc_identity(library));
   if (strcmp(b->identity, nvrtc_identity(library))) {
     snprintf(b->identity, sizeof b->identity, "%s", nvrtc_identity(library));
     write_key(b);

@@ -12,6 +12,7 @@ typedef struct cuda_tools {
   const char *template_dir; /* NULL = no overlay */
   const char *nvrtc;        /* NULL = the loader's */
   cache *kept;              /* NULL = none */
+  log_sink log;
 } cuda_tools;
 
 /* Everything that a GPU kernel is before a device has it. */

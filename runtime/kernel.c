@@ -59,8 +59,13 @@ fa_status kernel_build(fa_kernel **out, fa_context *context, const fa_spec *spec
   kernel->context = context;
   kernel->spec = *spec;
   fa_status status = fa_spec_name(kernel->name, sizeof kernel->name, spec);
-  if (!status) status = context->backend->build(kernel);
+  if (!status) {
+    log_line(context->log, LOG_DEBUG, "%s is not in memory", kernel->name);
+    status = context->backend->build(kernel);
+  }
   if (status) {
+    log_line(context->log, LOG_INFO, "%s: %s: %.700s", kernel->name, fa_status_name(status),
+             fa_error_message());
     kernel_free(kernel);
     return status;
   }

@@ -17,6 +17,9 @@ fa_status nvrtc_open(const nvrtc **out, const char *path);
 enum { NVRTC_IDENTITY = 128 };
 const char *nvrtc_identity(const nvrtc *library);
 
+/* The file that it was opened from. */
+const char *nvrtc_path(const nvrtc *library);
+
 /* The identity of what nvrtc_open would open; `memory` (may be NULL) remembers it, so that the
    library is opened only when something may have changed. Opening it takes 10 to 20 ms. Where the
    library is gone, the identity last remembered still finds what it built. FA_NO_NVRTC. */

@@ -183,3 +183,7 @@ fa_status nvrtc_open(const nvrtc **out, const char *path) {
 const char *nvrtc_identity(const nvrtc *library) {
   return library->identity;
 }
+
+const char *nvrtc_path(const nvrtc *library) {
+  return library->path;
+}

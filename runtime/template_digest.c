@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,22 +15,32 @@
 /* A folder given by mistake may hold anything; the bundle reads no larger file. */
 enum { MOST_FILES = 4096, LARGEST_FILE = 4 << 20 };
 
-extern const char engine_source[];
-extern const size_t engine_source_bytes;
+extern const char engine_source[], sandbox_source[];
+extern const size_t engine_source_bytes, sandbox_source_bytes;
 
-static digest embedded;
-static int embedded_known;
-
-static void digest_embedded(void) {
+/* Threads that come at first at the same time all compute the same; one of them keeps it. */
+static fa_status digest_embedded(digest *out) {
+  static digest kept;
+  static atomic_int stage; /* 0: not kept, 1: being kept, 2: kept */
+  int unkept = 0;
+  if (atomic_load_explicit(&stage, memory_order_acquire) == 2) {
+    *out = kept;
+    return FA_OK;
+  }
   digest_list *list = digest_list_new();
-  if (!list) return;
+  if (!list) return fail(FA_NO_MEMORY, "templates: out of memory");
   digest_list_add(list, "engine", engine_source, engine_source_bytes);
+  digest_list_add(list, "sandbox", sandbox_source, sandbox_source_bytes);
   for (size_t i = 0; i < bundle_embedded_count; ++i) {
     const bundle_file *file = &bundle_embedded[i];
     digest_list_add(list, file->name, file->text, file->bytes);
   }
-  embedded = digest_list_end(list);
-  embedded_known = 1;
+  *out = digest_list_end(list);
+  if (atomic_compare_exchange_strong(&stage, &unkept, 1)) {
+    kept = *out;
+    atomic_store_explicit(&stage, 2, memory_order_release);
+  }
+  return FA_OK;
 }
 
 static int by_name(const FTSENT **a, const FTSENT **b) {
@@ -77,15 +87,15 @@ static fa_status add_overlay(digest_list *to, FTS *walk, const char *overlay) {
 }
 
 fa_status template_digest(digest *out, const char *overlay) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, digest_embedded);
+  digest embedded = {0, 0};
+  fa_status status = digest_embedded(&embedded);
   *out = embedded;
-  if (!embedded_known) return fail(FA_NO_MEMORY, "templates: out of memory");
-  if (!overlay) return FA_OK;
+  if (status || !overlay) return status;
   char *paths[] = {(char *)overlay, NULL};
   digest_list *list = digest_list_new();
-  FTS *walk = fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, by_name);
-  fa_status status = list && walk ? FA_OK : fail(FA_NO_MEMORY, "template_dir: out of memory");
+  /* Opened to be read: fts_close leaks what was not. */
+  FTS *walk = list ? fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, by_name) : NULL;
+  if (!list || !walk) status = fail(FA_NO_MEMORY, "template_dir: out of memory");
   if (!status) digest_list_add(list, "embedded", &embedded, sizeof embedded);
   if (!status) status = add_overlay(list, walk, overlay);
   if (walk) fts_close(walk);

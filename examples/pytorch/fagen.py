@@ -40,7 +40,8 @@ class Error(RuntimeError):
 class _Options(ctypes.Structure):
     _fields_ = [("size", _SIZE), ("backend", _I32), ("device", _I32), ("cu_context", _PTR),
                 ("threads", _I32), ("reserved", _I32), ("template_dir", ctypes.c_char_p),
-                ("cache_dir", ctypes.c_char_p), ("nvrtc", ctypes.c_char_p), ("log", ctypes.c_char_p)]
+                ("cache_dir", ctypes.c_char_p), ("nvrtc", ctypes.c_char_p), ("log", ctypes.c_char_p),
+                ("log_function", ctypes.c_void_p), ("log_user", ctypes.c_void_p)]
 
 
 class _Tensor(ctypes.Structure):

@@ -180,7 +180,7 @@ static void open_kept(cache **out, int *code) {
                : "no cache folder: neither FA_CACHE_DIR nor XDG_CACHE_HOME nor HOME names one");
   } else if (access(path, F_OK) && errno == ENOENT) {
     printf("no cache folder: %s is not there; the first kernel compiled makes it\n", path);
-  } else if (!(*out = cache_open(NULL, LOG_WARNINGS))) {
+  } else if (!(*out = cache_open(NULL, cli_log()))) {
     *code = CLI_CANNOT_RUN; /* the warning has the reason */
   }
   free(path);

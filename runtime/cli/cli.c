@@ -46,6 +46,12 @@ int cli_make_folder(const char *folder) {
   return CLI_BAD_INPUT;
 }
 
+log_sink cli_log(void) {
+  log_sink log = log_to_stderr(LOG_OFF);
+  log_choose(&log, NULL);
+  return log;
+}
+
 const char *cli_overlay(void) {
   return context_template_dir(NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "fagen.h"
 #include "options.h"
+#include "runtime/log.h"
 
 enum {
   CLI_OK = 0,
@@ -27,6 +28,9 @@ int cli_make_folder(const char *folder);
 /* The folder of the user's templates, FA_TEMPLATE_DIR; NULL when unset or empty. */
 const char *cli_overlay(void);
 
+/* What FA_LOG asks for, on stderr. */
+log_sink cli_log(void);
+
 /* The context that runs `target` (FA_TARGET_BEST: whatever is best here), and never another. */
 fa_status cli_open(fa_context **out, int target);
 
@@ -36,5 +40,6 @@ int cli_list(const cli_options *options);
 int cli_explain(const cli_options *options);
 int cli_compile(const cli_options *options);
 int cli_cache(const cli_options *options);
+int cli_doctor(const cli_options *options);
 
 #endif

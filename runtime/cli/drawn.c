@@ -90,11 +90,12 @@ static range range_of(const variant_param *d, const cli_sizes *sizes) {
   return r;
 }
 
-/* A whole scalar often stands at an end of its range, where it may mean something else. */
+/* A whole scalar often stands at an end of its range, or at the least that is allowed, where it may
+   mean something else: -1 for no limit. */
 static double draw_whole(const variant_param *declared, range r, double u) {
   double low = ceil(r.low), span = floor(r.high) - low;
   double further = u * 1024 - floor(u * 1024); /* digits of u that the whole number leaves */
-  if (!param_is_table(declared) && further < 0.125) return low;
+  if (!param_is_table(declared) && further < 0.125) return declared->has_min ? declared->min : low;
   if (!param_is_table(declared) && further > 0.875) return low + span;
   return low + fmin(floor(u * (span + 1)), span);
 }

@@ -8,9 +8,11 @@
 #include "gen/error.h"
 
 cuda_tools gpu_tools_open(int use_cache) {
+  const log_sink log = cli_log();
   return (cuda_tools){.template_dir = cli_overlay(),
                       .nvrtc = context_environment("FA_NVRTC"),
-                      .kept = use_cache ? cache_open(NULL, LOG_WARNINGS) : NULL};
+                      .kept = use_cache ? cache_open(NULL, log) : NULL,
+                      .log = log};
 }
 
 void gpu_tools_close(cuda_tools *tools) {

@@ -11,6 +11,7 @@ static const char overview[] =
     "  fagen explain SPEC... [sizes]    tiles and reasons, FLOPs, bytes, memory, occupancy\n"
     "  fagen compile SPEC... [-o DIR]   GPU kernels to cubins, several at a time, without a GPU\n"
     "  fagen cache COMMAND              list, verify or prune the GPU kernels on disk\n"
+    "  fagen doctor                     what this machine has, and what is wrong with it\n"
     "  fagen list                       the words of a spec, targets, variants\n"
     "  fagen help [COMMAND]             this page, or a command's options\n"
     "  fagen --version\n"
@@ -35,7 +36,8 @@ static const char overview[] =
     "Environment: FA_TEMPLATE_DIR, a folder whose templates and variants come before the embedded\n"
     "ones; FA_THREADS, the threads of the cpu target; FA_NVRTC, the file of NVRTC, NVIDIA's "
     "run-time\n"
-    "compiler; FA_CACHE_DIR, the folder of compiled GPU kernels, empty for none.\n";
+    "compiler; FA_CACHE_DIR, the folder of compiled GPU kernels, empty for none;\n"
+    "FA_LOG, what is told on stderr: off, warn, info or debug.\n";
 
 static const char emit_page[] =
     "fagen emit SPEC... [-o DIR]\n"
@@ -165,6 +167,15 @@ static const char check_page[] =
                "  fagen check fwd cpu f32 d64 causal\n"
                "  fagen check fwd,bwd cpu bf16 d64,128 gqa4 causal --seqlen 129 --seqlen-k 1000\n";
 
+static const char doctor_page[] =
+    "fagen doctor\n"
+    "\n"
+    "Tries each part that kernels need and says in a line what it is: the processor, libtcc, the\n"
+    "CUDA driver and each device, NVRTC, the cache folder, the templates. `none`: not on this\n"
+    "machine, which is no fault; `WRONG`: there, and it does not work; then the exit code is 1.\n"
+    "\n"
+    "  fagen doctor\n";
+
 void help_print(cli_command command) {
   const char *page = overview;
   switch (command) {
@@ -185,6 +196,9 @@ void help_print(cli_command command) {
     break;
   case CLI_CACHE:
     page = cache_page;
+    break;
+  case CLI_DOCTOR:
+    page = doctor_page;
     break;
   case CLI_HELP:
     break;

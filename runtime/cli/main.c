@@ -40,10 +40,11 @@ static const struct command {
     {"check", CLI_CHECK, check},
     {"compile", CLI_COMPILE, cli_compile},
     {"cache", CLI_CACHE, cli_cache},
+    {"doctor", CLI_DOCTOR, cli_doctor},
     {"help", CLI_HELP, help},
 };
 
-static const char command_names[] = "emit, list, explain, check, compile, cache and help";
+static const char command_names[] = "emit, list, explain, check, compile, cache, doctor and help";
 
 static const struct command *find_command(const char *name) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i)

@@ -116,7 +116,8 @@ enum {
   MAX_BYTES,
   SIZED = CLI_EXPLAIN | CLI_CHECK,
   WRITING = CLI_EMIT | CLI_COMPILE,
-  EVERY = CLI_EMIT | CLI_LIST | CLI_EXPLAIN | CLI_CHECK | CLI_HELP | CLI_COMPILE | CLI_CACHE
+  EVERY = CLI_EMIT | CLI_LIST | CLI_EXPLAIN | CLI_CHECK | CLI_HELP | CLI_COMPILE | CLI_CACHE |
+          CLI_DOCTOR
 };
 
 static const struct known_option {
@@ -212,6 +213,7 @@ fa_status options_parse(cli_options *out, cli_command command, int argc, char **
   const char *letters = command == CLI_COMPILE ? ":ho:j:" : command == CLI_EMIT ? ":ho:" : ":h";
   fa_status status = FA_OK;
   opterr = 0;
+  optind = 0; /* begin anew, even after another command line */
   for (int letter; !status;) {
     letter = getopt_long(argc, argv, letters, table, NULL);
     if (letter == -1) break;

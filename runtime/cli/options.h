@@ -13,7 +13,8 @@ typedef enum cli_command {
   CLI_CHECK = 8,
   CLI_HELP = 16,
   CLI_COMPILE = 32,
-  CLI_CACHE = 64
+  CLI_CACHE = 64,
+  CLI_DOCTOR = 128
 } cli_command;
 
 /* What stands for a size that was not given: 0 is a size. */

@@ -1,5 +1,6 @@
-/* oracle.c: postfix words to a list of steps, and a stack of dual numbers that runs it. A dual has
-   one slope for s and one for each place where a parameter with a gradient stands in the list. */
+/* oracle.c: postfix words to a list of steps, and dual numbers that run it: each has a slope for s and
+   one for each element of a parameter that a pair reads. Equal words over equal operands are one
+   step, for the words of composed scores repeat themselves. */
 #include "oracle.h"
 
 #include "gen/error.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STACK_MAX = 64, SLOPES_MAX = 32 };
+enum { STACK_MAX = 64, STEPS_MAX = 512, SLOPES_MAX = 32 };
 
 typedef enum operation {
   /* leaves */
@@ -98,16 +99,24 @@ static const struct word {
 typedef struct step {
   operation does;
   double number;
-  size_t slot; /* of PARAM and TABLE */
-  int slope;   /* the slope that begins here; -1 = none */
+  size_t slot;  /* of PARAM, TABLE and LENGTH */
+  int takes[3]; /* the steps whose values it takes; 0 where it takes none */
+  int slope;    /* the slope that begins here; -1 = none */
 } step;
 
 typedef struct program {
   const char *what; /* "mask", "score", "sink" */
-  step *steps;
-  size_t count;
+  step *steps;      /* the last one gives the answer */
+  int count;
   int slopes; /* in use; the score's first is by s */
 } program;
+
+/* The words of a list, being read: what each leaves on the stack, as the step that makes it. */
+typedef struct reader {
+  program *list;
+  const oracle *from;
+  int stack[STACK_MAX], depth;
+} reader;
 
 struct oracle {
   program keep, score, sink;
@@ -154,60 +163,83 @@ static int read_slot(step *out, const oracle *o, const char *text, size_t length
          is_indexed(o->params[out->slot].layout) == (out->does != PARAM);
 }
 
-static fa_status begin_slope(step *out, program *list, const oracle *o) {
+/* What a word says, by itself. */
+static fa_status read_word(step *out, const reader *r, const char *text, size_t length) {
+  const char *what = r->list->what;
+  *out = (step){.does = NUMBER, .slope = -1};
+  if (!find_word(&out->does, text, length) && !read_number(&out->number, text, length) &&
+      !read_slot(out, r->from, text, length))
+    return fail(FA_INVALID,
+                "oracle: '%.*s' in the %s; a word is a number, a leaf, a parameter below %zu that "
+                "is there, or an operator, with single spaces between",
+                (int)length, text, what, r->from->num_params);
+  if (out->does == SCORE && r->list != &r->from->score)
+    return fail(FA_INVALID, "oracle: 's' in a %s; only a score depends on it", what);
+  return FA_OK;
+}
+
+/* Gives the step its operands, off the stack. */
+static fa_status take_operands(step *out, reader *r, const char *text, size_t length) {
+  int takes = values_taken(out->does);
+  if (r->depth < takes)
+    return fail(FA_INVALID, "oracle: '%.*s' takes %d values, %d on the stack", (int)length, text,
+                takes, r->depth);
+  r->depth -= takes;
+  for (int i = 0; i < takes; ++i) out->takes[i] = r->stack[r->depth + i];
+  return FA_OK;
+}
+
+static int is_same(const step *a, const step *b) {
+  return a->does == b->does && a->number == b->number && a->slot == b->slot &&
+         !memcmp(a->takes, b->takes, sizeof a->takes);
+}
+
+static fa_status begin_slope(step *out, const reader *r) {
+  program *list = r->list;
   int has_slot = out->does == PARAM || out->does == TABLE;
   out->slope = out->does == SCORE ? 0 : -1;
-  if (!has_slot || !o->params[out->slot].grad || list == &o->keep) return FA_OK;
+  if (!has_slot || !r->from->params[out->slot].grad || list == &r->from->keep) return FA_OK;
   if (list->slopes == SLOPES_MAX)
-    return fail(FA_INVALID, "oracle: the %s names parameters with gradients more than %d times",
+    return fail(FA_INVALID, "oracle: the %s reads more than %d elements of parameters for a pair",
                 list->what, SLOPES_MAX);
   out->slope = list->slopes++;
   return FA_OK;
 }
 
-static fa_status read_step(step *out, program *list, const oracle *o, const char *text,
-                           size_t length) {
-  *out = (step){.does = NUMBER, .slope = -1};
-  if (!find_word(&out->does, text, length) && !read_number(&out->number, text, length) &&
-      !read_slot(out, o, text, length))
-    return fail(FA_INVALID,
-                "oracle: '%.*s' in the %s; a word is a number, a leaf, a parameter below %zu that "
-                "is there, or an operator, with single spaces between",
-                (int)length, text, list->what, o->num_params);
-  if (out->does == SCORE && list != &o->score)
-    return fail(FA_INVALID, "oracle: 's' in a %s; only a score depends on it", list->what);
-  return begin_slope(out, list, o);
-}
-
-static fa_status count_values(int *depth, const step *now, const char *text, size_t length) {
-  int takes = values_taken(now->does);
-  if (*depth < takes)
-    return fail(FA_INVALID, "oracle: '%.*s' takes %d values, %d on the stack", (int)length, text,
-                takes, *depth);
-  *depth += 1 - takes;
-  if (*depth > STACK_MAX)
-    return fail(FA_INVALID, "oracle: %d values on the stack; at most %d", *depth, STACK_MAX);
-  return FA_OK;
+/* Finds the step among those before, or adds it, and leaves it on the stack. */
+static fa_status push_step(reader *r, step *now) {
+  program *list = r->list;
+  int at = 0;
+  if (r->depth == STACK_MAX)
+    return fail(FA_INVALID, "oracle: %d values on the stack; at most %d", r->depth + 1, STACK_MAX);
+  while (at < list->count && !is_same(&list->steps[at], now)) ++at;
+  r->stack[r->depth++] = at;
+  if (at < list->count) return FA_OK;
+  if (at == STEPS_MAX)
+    return fail(FA_INVALID, "oracle: the %s has more than %d different steps", list->what,
+                STEPS_MAX);
+  fa_status status = begin_slope(now, r);
+  list->steps[list->count++] = *now;
+  return status;
 }
 
 static fa_status compile(program *out, const oracle *o, const char *text) {
+  reader r = {.list = out, .from = o};
   if (*text == '\0') return FA_OK;
-  size_t spaces = 0;
-  for (const char *c = text; *c; ++c) spaces += *c == ' ';
-  out->steps = malloc((spaces + 1) * sizeof *out->steps);
-  if (!out->steps) return fail(FA_NO_MEMORY, "oracle: no memory for %zu words", spaces + 1);
-  int depth = 0;
+  out->steps = malloc(STEPS_MAX * sizeof *out->steps);
+  if (!out->steps) return fail(FA_NO_MEMORY, "oracle: no memory for %d steps", STEPS_MAX);
   for (const char *at = text;;) {
     size_t length = strcspn(at, " ");
-    step *now = &out->steps[out->count++];
-    fa_status status = read_step(now, out, o, at, length);
-    if (!status) status = count_values(&depth, now, at, length);
+    step now;
+    fa_status status = read_word(&now, &r, at, length);
+    if (!status) status = take_operands(&now, &r, at, length);
+    if (!status) status = push_step(&r, &now);
     if (status) return status;
     if (at[length] == '\0') break;
     at += length + 1;
   }
-  if (depth != 1)
-    return fail(FA_INVALID, "oracle: '%s' leaves %d values; it must leave 1", text, depth);
+  if (r.depth != 1)
+    return fail(FA_INVALID, "oracle: '%s' leaves %d values; it must leave 1", text, r.depth);
   return FA_OK;
 }
 
@@ -325,18 +357,16 @@ static outcome of_two(operation does, double a, double b) {
   }
 }
 
-/* ---- The stack ------------------------------------------------------------------------------ */
+/* ---- Running -------------------------------------------------------------------------------- */
 
-typedef struct dual {
-  double value, slope[SLOPES_MAX];
-} dual;
-
-/* One run of a list: the pair, what s is, and which element began each slope. */
+/* One run of a list: the pair, what s is, the value and slopes of every step so far, and which element
+   began each slope. */
 typedef struct course {
   const oracle *from;
   const cli_pair *pair;
   double s;
   int in_f32;
+  double values[STEPS_MAX], slopes[STEPS_MAX][SLOPES_MAX];
   size_t slots[SLOPES_MAX];
   int64_t elements[SLOPES_MAX];
 } course;
@@ -418,46 +448,45 @@ static double rounded(const course *c, double value) {
   return c->in_f32 ? (double)(float)value : value;
 }
 
-static void put_leaf(const course *c, dual *at, int slopes, double value, int slope) {
-  at->value = rounded(c, value);
-  for (int i = 0; i < slopes; ++i) at->slope[i] = i == slope;
-}
-
 /* What does not depend on a slope stays 0, also where the derivative is infinite. */
 static double scaled(double factor, double slope) {
   return slope == 0 ? 0 : factor * slope;
 }
 
-static void put_outcome(const course *c, dual *a, const dual *b, int slopes, outcome r) {
-  a->value = rounded(c, r.value);
+static void put_leaf(course *c, int at, int slopes, double value, int slope) {
+  c->values[at] = rounded(c, value);
+  for (int i = 0; i < slopes; ++i) c->slopes[at][i] = i == slope;
+}
+
+static void put_outcome(course *c, int at, int slopes, outcome r, const int takes[3]) {
+  const double by_a = rounded(c, r.by_a), by_b = rounded(c, r.by_b);
+  c->values[at] = rounded(c, r.value);
   for (int i = 0; i < slopes; ++i)
-    a->slope[i] =
-        scaled(rounded(c, r.by_a), a->slope[i]) + (b ? scaled(rounded(c, r.by_b), b->slope[i]) : 0);
+    c->slopes[at][i] = scaled(by_a, c->slopes[takes[0]][i]) + scaled(by_b, c->slopes[takes[1]][i]);
 }
 
-/* Carries out one step; gives the new height of the stack. */
-static size_t run_step(course *c, const step *now, int slopes, dual *stack, size_t depth) {
-  int takes = values_taken(now->does);
-  dual *a = &stack[depth - (size_t)takes], *b = a + 1, *third = a + 2;
-  if (takes == 0)
-    put_leaf(c, a, slopes, leaf_value(c, now), now->slope);
+static void put_copy(course *c, int at, int slopes, int from) {
+  c->values[at] = c->values[from];
+  for (int i = 0; i < slopes; ++i) c->slopes[at][i] = c->slopes[from][i];
+}
+
+static void run_step(course *c, const step *now, int at, int slopes) {
+  const int *takes = now->takes, count = values_taken(now->does);
+  const double a = count > 0 ? c->values[takes[0]] : 0, b = count > 1 ? c->values[takes[1]] : 0;
+  if (count == 0)
+    put_leaf(c, at, slopes, leaf_value(c, now), now->slope);
   else if (now->does == TABLE)
-    put_leaf(c, a, slopes, param_value(c, now, a->value), now->slope);
-  else if (takes == 1)
-    put_outcome(c, a, NULL, slopes, of_one(now->does, a->value));
-  else if (takes == 2)
-    put_outcome(c, a, b, slopes, of_two(now->does, a->value, b->value));
+    put_leaf(c, at, slopes, param_value(c, now, a), now->slope);
+  else if (count == 3)
+    put_copy(c, at, slopes, a != 0 ? takes[1] : takes[2]);
   else
-    *a = a->value != 0 ? *b : *third;
-  return depth - (size_t)takes + 1;
+    put_outcome(c, at, slopes, count == 1 ? of_one(now->does, a) : of_two(now->does, a, b), takes);
 }
 
-static dual run(course *c, const program *list) {
-  dual stack[STACK_MAX];
-  size_t depth = 0;
-  for (size_t i = 0; i < list->count; ++i)
-    depth = run_step(c, &list->steps[i], list->slopes, stack, depth);
-  return stack[0];
+/* The last step, which has the answer. */
+static int run(course *c, const program *list) {
+  for (int at = 0; at < list->count; ++at) run_step(c, &list->steps[at], at, list->slopes);
+  return list->count - 1;
 }
 
 /* ---- Answers -------------------------------------------------------------------------------- */
@@ -465,14 +494,17 @@ static dual run(course *c, const program *list) {
 int oracle_keep(const oracle *o, const cli_pair *pair) {
   course c;
   begin(&c, o, pair, 0);
-  return o->keep.count == 0 || run(&c, &o->keep).value != 0;
+  return o->keep.count == 0 || c.values[run(&c, &o->keep)] != 0;
 }
 
 static double score(course *c, double *derivative) {
-  dual result = {rounded(c, c->s), {1}};
-  if (c->from->score.count) result = run(c, &c->from->score);
-  *derivative = result.slope[0];
-  return result.value;
+  if (!c->from->score.count) {
+    *derivative = 1;
+    return rounded(c, c->s);
+  }
+  int answer = run(c, &c->from->score);
+  *derivative = c->slopes[answer][0];
+  return c->values[answer];
 }
 
 double oracle_score(const oracle *o, const cli_pair *pair, double s, double *derivative) {
@@ -499,18 +531,17 @@ int oracle_has_sink(const oracle *o) {
 double oracle_sink(const oracle *o, const cli_pair *row) {
   course c;
   begin(&c, o, row, 0);
-  return run(&c, &o->sink).value;
+  return c.values[run(&c, &o->sink)];
 }
 
 static void add(course *c, const program *list, double factor, double noise,
                 const oracle_sums *sums) {
-  dual result = run(c, list);
+  const double *slopes = c->slopes[run(c, list)];
   for (int i = list == &c->from->score; i < list->slopes; ++i) {
     size_t slot = c->slots[i];
-    if (sums->gradients[slot])
-      sums->gradients[slot][c->elements[i]] += scaled(factor, result.slope[i]);
-    if (sums->noises[slot])
-      sums->noises[slot][c->elements[i]] += scaled(noise, fabs(result.slope[i]));
+    double lost = scaled(noise, slopes[i]);
+    if (sums->gradients[slot]) sums->gradients[slot][c->elements[i]] += scaled(factor, slopes[i]);
+    if (sums->noises[slot]) sums->noises[slot][c->elements[i]] += lost * lost;
   }
 }
 

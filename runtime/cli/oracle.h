@@ -61,7 +61,7 @@ int oracle_has_sink(const oracle *compiled);
 double oracle_sink(const oracle *compiled, const cli_pair *row);
 
 /* Adds factor times the derivative of the score or the sink by each parameter to gradients[slot],
-   and noise times its size to noises[slot], which are NULL where none is asked for. */
+   and the square of noise times it to noises[slot], which are NULL where none is asked for. */
 typedef struct oracle_sums {
   double *const *gradients, *const *noises;
 } oracle_sums;

@@ -97,6 +97,7 @@ static void output_row(const reference_problem *in, const row *r, double (*taken
 typedef struct row_delta {
   double value, size; /* size: the sum of the terms' sizes */
   double exponent;    /* of P = exp(S - LSE) */
+  double pairs;       /* visible ones */
 } row_delta;
 
 /* Hands over what one visible key makes of the gradient into its score. */
@@ -106,11 +107,13 @@ static void gradient_pair(const reference_problem *in, row *r, int64_t j, const 
   double ds = r->p[j] * (dot(dout, v, in->dim_v) - d->value);
   double size = r->p[j] * (dot_of_sizes(dout, v, in->dim_v) + d->size) * d->exponent;
   r->at.key = j;
-  in->scored(in->gradients_to, &r->at, r->s[j], ds, FLT_EPSILON * size);
+  in->scored(in->gradients_to, &r->at, r->s[j], ds, FLT_EPSILON * size * sqrt(d->pairs));
 }
 
 /* The gradients into the scores and the sink of a row, for whom they are of use. */
-static void gradient_scores(const reference_problem *in, row *r, const row_delta *d) {
+static void gradient_scores(const reference_problem *in, row *r, row_delta *d) {
+  d->pairs = 0;
+  for (int64_t j = 0; j < in->seqlen_k; ++j) d->pairs += r->p[j] != 0;
   if (in->sunk && r->sink != -INFINITY) {
     double p = exp(r->sink - r->lse);
     in->sunk(in->gradients_to, &r->at, -p * d->value, FLT_EPSILON * p * d->size * d->exponent);
@@ -128,7 +131,8 @@ static void gradient_row(const reference_problem *in, row *r, double *o, double 
   const double *dout = query_vector(in, in->dout, r, in->dim_v);
   double dlse = in->dlse ? in->dlse[lse_offset(in, r)] : 0;
   double delta = dot(dout, o, in->dim_v) - dlse;
-  row_delta d = {delta, dot_of_sizes(dout, o, in->dim_v) + fabs(dlse), fmax(1, fabs(r->lse))};
+  row_delta d = {.value = delta, .size = dot_of_sizes(dout, o, in->dim_v) + fabs(dlse)};
+  d.exponent = fmax(1, fabs(r->lse));
   gradient_scores(in, r, &d);
   for (int64_t j = 0; j < in->seqlen_k; ++j) {
     if (r->p[j] == 0) continue;

@@ -29,8 +29,9 @@ typedef struct reference_problem {
   const void *with;
 
   /* Backward, if not NULL: told of every visible pair the gradient ds into its score, and of every
-     row with a sink the gradient into that. noise is the size of what f32 must not be blamed for:
-     one rounding of the terms that ds is the difference of. */
+     row with a sink the gradient into that. noise is what f32 must not be blamed for: one rounding
+     of the terms that ds is the difference of, times the root of the row's visible pairs, so that
+     the root of the sum of squares allows a row errors of one sign, and rows errors of any. */
   void (*scored)(void *to, const cli_pair *pair, double s, double ds, double noise);
   void (*sunk)(void *to, const cli_pair *row, double dsink, double noise);
   void *gradients_to;

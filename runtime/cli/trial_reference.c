@@ -208,14 +208,15 @@ static fa_status round_outputs(trial *t) {
 }
 
 /* A gradient by a parameter is a sum over pairs that may well be 0 when its terms are not: beside the
-   changes, f32 costs it one rounding of each term's own terms, at worst all of one sign. */
+   changes, f32 costs it roundings of each term's own terms. */
 static void round_params(trial *t, const gradients *change) {
   for (int slot = 0; slot < t->drawn.count; ++slot) {
-    const view *shape = &t->drawn.items[slot].shape;
+    const int64_t count = view_count(t->drawn.items[slot].shape.extent);
     param_memory *param = &t->params[slot];
+    double squares = 0;
     if (!trial_has_gradient(t, slot)) continue;
-    param->rounding = norm(change->params[slot], view_count(shape->extent)) +
-                      norm(param->noise, view_count(shape->extent));
+    for (int64_t i = 0; i < count; ++i) squares += param->noise[i];
+    param->rounding = norm(change->params[slot], count) + sqrt(squares);
   }
 }
 

@@ -12,7 +12,7 @@
 typedef struct param_memory {
   buffer table, gradient;
   double *got, *wanted;
-  double *noise; /* the size of what f32 sums lose, of each element */
+  double *noise; /* the square of what f32 loses, of each element */
   double rounding;
 } param_memory;
 

@@ -316,7 +316,7 @@ static void options_are_checked(void **state) {
   assert_options_refused(o, "threads: -1|1 to 1024");
   o = none;
   o.log = "loud";
-  assert_options_refused(o, "log: 'loud'|off|info");
+  assert_options_refused(o, "log: 'loud'|off|warn|info|debug");
   o = none;
   o.device = -1;
   assert_options_refused(o, "device: -1|0 or more");

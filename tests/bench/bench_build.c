@@ -44,7 +44,7 @@ static void run_here(start *out, const char *words) {
   if (!out->status) out->status = spec_canonicalise(&canonical, &spec);
   if (out->status) return;
   double begin = clock_ms();
-  cuda_tools tools = {.kept = cache_open(folder, LOG_WARNINGS)};
+  cuda_tools tools = {.kept = cache_open(folder, log_to_stderr(LOG_WARNINGS))};
   out->status = cuda_build_or_load(&binary, &canonical, &tools);
   double built = clock_ms();
   if (!out->status) out->status = compile_plan(&binary);
@@ -79,7 +79,7 @@ static start run_in_process(const char *words) {
 }
 
 static void forget_everything(void) {
-  cache *kept = cache_open(folder, LOG_WARNINGS);
+  cache *kept = cache_open(folder, log_to_stderr(LOG_WARNINGS));
   cache_prune(kept, 0);
   cache_close(kept);
 }

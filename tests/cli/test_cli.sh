@@ -3,6 +3,7 @@
 # about compiled GPU kernels is in test_cli_gpu.sh.
 set -u
 fagen=$(realpath "${1:?usage: test_cli.sh PROGRAM}")
+readme=$(realpath "$(dirname "$0")/../../README.md")
 . "$(dirname "$(realpath "$0")")/support.sh"
 unset FA_TEMPLATE_DIR FA_THREADS
 cc=${CC:-cc}
@@ -15,7 +16,7 @@ help_and_version() {
   cp stdout overview
   run help
   same "help is --help" "$(cat stdout)" "$(cat overview)"
-  for command in emit list explain check compile cache help; do
+  for command in emit list explain check compile cache doctor help; do
     run help "$command"
     expect "help $command" 0
     cp stdout page
@@ -325,6 +326,98 @@ LUA
   unset FA_TEMPLATE_DIR
 }
 
+# A file with parameters goes the whole way: found, listed, explained, checked, emitted, refused.
+users_variant() {
+  local folder=$scratch/own/variants
+  mkdir -p "$folder"
+  cat >"$folder/near.lua" <<'LUA'
+return variant {
+  doc = "keys within reach, and a learned bias for each head that fades with the distance",
+  params = {
+    reach = i32 { min = 0, max = 500, draw = { 30, 60 } },
+    gain = f32 { per = "head", grad = true }, fade = f32 { above = 0, grad = true },
+  },
+  keep = function(at, p) return le(abs(at.k - at.q), p.reach) end,
+  score = function(s, at, p) return s + p.gain * exp(-p.fade * abs(at.k - at.q)) end,
+}
+LUA
+  export FA_TEMPLATE_DIR=$scratch/own
+  run list
+  expect "a variant with parameters is listed" 0
+  has "with its doc" stdout "a learned bias for each head"
+  has "a scalar with its limits and what is drawn" stdout \
+    "reach: i32 >= 0 <= 500; drawn from 30 to 60"
+  has "a table with its shape and gradient" stdout "gain: f32 table, heads, with a gradient"
+  run emit bwd cpu f32 d40 gqa2 causal near -o near
+  expect "and emitted" 0
+  run check "bwd cpu f32 d40 gqa2 causal near"
+  expect "and checked with causal" 0
+  has "what was drawn is told" stdout "near.fade 0."
+  has "a gradient into a scalar is judged" stdout "d near.fade"
+  has "and one into a table" stdout "d near.gain"
+  cp stdout printed
+  run check "bwd cpu f32 d40 gqa2 causal near"
+  same "twice the same" "$(cat stdout)" "$(cat printed)"
+  run check bwd cpu f32 d40 near --seed 2 --param near.reach=7 --param near.gain=0.25
+  expect "with parameters given" 0
+  has "those are what is used" stdout "near.gain 4 values, 0.25 to 0.25, near.reach 7"
+  run explain fwd cpu f32 d40 near --seqlen 1000 --param near.reach=40
+  has "explain shows a parameter" stdout "here 40"
+  has "counts with it" stdout "$((1000 * 81 - 40 * 41)) of 1000000 a head"
+  # 16 x 16 tiles of 64: the diagonal and 15 on each side of it; all cut but the last, of 40 x 40.
+  has "and tells the share of tiles" stdout "82 % empty, 0.391 % full, 17.6 % mixed of 256 a head"
+  refuses_param "above its limit" "near.reach: 501; must be a whole number" near.reach=501
+  refuses_param "below its limit" "near.fade: 0; must be a finite number above 0" near.fade=0
+  refuses_param "not whole" "near.reach: 1.5" near.reach=1.5
+  refuses_param "unknown" "near.range" near.range=1
+  run check fwd cpu f32 d40 bias --param bias.distances=2050
+  expect "a table that is too long" 2
+  has "is told with its range" stderr "bias.distances=2050; a table's length from 1 to 2049"
+  faulty "a Lua comparison" 3 'return at.k < at.q'
+  faulty "an unknown symbol" 3 'return le(at.row, 3)'
+  # Of a call that is returned Lua keeps no line: that of the function is told.
+  faulty "a truth where a number is due" 2 'return le(le(at.k, 1), 0)'
+  faulty "a mask that keeps nothing" 2 'return lt(at.k, at.k)'
+  faulty "a parameter that is not declared" 3 'return lt(at.k, p.reach)'
+  unset FA_TEMPLATE_DIR
+}
+
+# refuses_param NAME TEXT PARAM=VALUE
+refuses_param() {
+  run check fwd cpu f32 d40 near --param "$3"
+  expect "a parameter $1" 2
+  has "is told: $1" stderr "$2"
+}
+
+# faulty NAME LINE STATEMENT: a variant with that statement in its line LINE.
+faulty() {
+  printf 'return variant {\n  doc = "x", keep = function(at, p)\n    %s\n  end,\n}\n' "$3" \
+    >"$FA_TEMPLATE_DIR/variants/faulty.lua"
+  run check fwd cpu f32 d40 faulty
+  expect "$1" 1
+  has "is told with file and line: $1" stderr "variants/faulty.lua:$2: "
+  run list
+  expect "list with $1" 1
+  rm "$FA_TEMPLATE_DIR/variants/faulty.lua"
+}
+
+# Each variant that the README shows, below a line that says how it is used, is used so.
+variants_of_the_readme() {
+  local blocks=0 name command
+  mkdir -p OVERLAY/variants bin
+  ln -sf "$fagen" bin/fagen
+  while read -r name command; do
+    blocks=$((blocks + 1))
+    awk -v name="$name" '/^    -- OVERLAY/ { on = index($0, "variants/" name ".lua") }
+      on && !/^    / { on = 0 } on { print substr($0, 5) }' "$readme" \
+      >"OVERLAY/variants/$name.lua"
+    PATH="$scratch/bin:$PATH" bash -c "$command" >stdout 2>stderr
+    code=$?
+    expect "README: $command" 0
+  done < <(sed -n 's,^    -- OVERLAY/variants/\([a-z_]*\)\.lua\, used as: ,\1 ,p' "$readme")
+  if [ $blocks -gt 0 ]; then ok "the README shows a variant"; else not_ok "README" "no variant"; fi
+}
+
 check_command() {
   run check fwd,pre,bwd cpu f32,bf16 d40 v24 gqa3 causal det --seqlen 33 --seqlen-k 65
   expect "check a product" 0
@@ -351,5 +444,7 @@ emitted_c_compiles_alone
 explain_figures
 list_and_targets
 overlay
+users_variant
+variants_of_the_readme
 check_command
 summary

@@ -274,6 +274,51 @@ static void endless_loops_in_modules_and_variants_are_stopped(void **state) {
                  "/variants/loop.lua:3:|endless loop");
 }
 
+/* What takes long within one instruction, where nothing can stop it. */
+static void long_instructions_are_refused(void **state) {
+  static const template_case cases[] = {
+      {"a pattern", "% local s = ('x'):rep(10000)\n% s:find('.-.-.-b')\n",
+       "/cpu/fwd.c.lua:2: pattern '.-.-.-b' might take"},
+      {"a pattern in a loop over matches", "% for m in ('x'):rep(1e5):gmatch('.-.-b') do end\n",
+       "fwd.c.lua:1: pattern '.-.-b'"},
+      {"a replacement", "% local s = ('x'):rep(1e5)\n% s = s:gsub('.*%w*b', '')\n", ":2: pattern"},
+      {"a pattern with a set", "% string.match(('x'):rep(1e5), '[^]*]-[*]-b')\n", ":1: pattern"},
+      {"a pattern that counts pairs", "% string.match(('('):rep(1e5), '%b()')\n", ":1: pattern"},
+      {"a plain search", "% local s = ('x'):rep(1e6)\n% s:find(s .. 'b', 1, true)\n",
+       ":2: pattern"},
+      {"a false length",
+       "% local t = setmetatable({}, { __len = function() return 1 << 52 end, __newindex = {} })\n"
+       "% table.insert(t, 1, 1)\n",
+       ":2: a table whose __len is not its length"},
+      {"many values", "% local a = { table.unpack({}, 1, 1e5) }\n", ":1: unpack: more than 250"},
+      {"many bytes", "% local a = { ('x'):rep(1e5):byte(1, -1) }\n", ":1: byte: more than 250"},
+      {"a finaliser", "% setmetatable({}, { __gc = function() end })\n", ":1: __gc is not run"},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i)
+    assert_fails(cases[i].what, cases[i].text, cases[i].wanted);
+  assert_prints("patterns", "${('a1, b22'):gsub('(%a)(%d+)', '%2%1')}\n", "1a, 22b\n");
+  assert_prints("a long line",
+                "% local s = (' '):rep(500) .. 'x'\n"
+                "${s:match('^%s*(.-)$')}\n${#s:gsub('%s+$', '')}\n",
+                "x\n501\n");
+}
+
+/* Few instructions, each as long as is allowed; and none of them can swallow the end. */
+static void the_time_is_limited(void **state) {
+  static const template_case cases[] = {
+      {"slow searches", "% local s = ('x'):rep(10000)\n% while true do s:find('.-b') end\n",
+       "/cpu/fwd.c.lua:2: stopped after|seconds"},
+      {"a loop that begins when it is stopped",
+       "% local function f()\n%   local x <close> = setmetatable({}, { __close = function()\n"
+       "%     while true do end\n%   end })\n%   error('x')\n% end\n% f()\n",
+       "/cpu/fwd.c.lua:|stopped after|endless loop"},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i)
+    assert_fails(cases[i].what, cases[i].text, cases[i].wanted);
+}
+
 static void memory_is_limited(void **state) {
   static const char *const bombs[] = {
       "% local t = {}\n% for i = 1, 1e9 do t[i] = {} end\n",
@@ -302,6 +347,8 @@ int main(void) {
       EMPTY(bytecode_is_refused),
       EMPTY(endless_loops_are_stopped),
       EMPTY(endless_loops_in_modules_and_variants_are_stopped),
+      EMPTY(long_instructions_are_refused),
+      EMPTY(the_time_is_limited),
       EMPTY(memory_is_limited),
   };
   return cmocka_run_group_tests(tests, rendering_begin, rendering_end);

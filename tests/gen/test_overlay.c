@@ -168,6 +168,9 @@ static void files_that_cannot_be_read_are_named(void **state) {
   mkdir(overlay_path(&folder, "mask.lua"), 0700);
   expect_refused(render_words(&result, rendering_words), FA_TEMPLATE, "/mask.lua|Is a directory");
   rmdir(overlay_path(&folder, "mask.lua"));
+  assert_int_equal(mkfifo(overlay_path(&folder, "mask.lua"), 0600), 0); /* nobody writes to it */
+  expect_refused(render_words(&result, rendering_words), FA_TEMPLATE, "/mask.lua");
+  unlink(overlay_path(&folder, "mask.lua"));
 
   char *large = calloc(1, 5 << 20);
   assert_non_null(large);

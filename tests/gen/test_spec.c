@@ -146,10 +146,30 @@ static void printing_and_parsing_are_inverse(void **state) {
     fa_spec back = parsed(words);
     if (memcmp(&back, &canonical, sizeof back)) fail_msg("'%s' comes back as another spec", words);
     expect_ok(fa_spec_name(name, sizeof name, &given));
-    snprintf(joined, sizeof joined, "fa_%s", words);
-    for (char *at = joined; (at = strchr(at, ' '));) *at = '_';
+    size_t used = (size_t)snprintf(joined, sizeof joined, "fa_");
+    for (const char *at = words; *at; ++at) {
+      if (*at == '_') joined[used++] = '_';
+      joined[used++] = *at == ' ' ? '_' : *at;
+    }
+    joined[used] = '\0';
     assert_string_equal(name, joined);
   }
+}
+
+static const char *named(const char *words) {
+  static char name[FA_NAME_MAX];
+  fa_spec spec = parsed(words);
+  expect_ok(fa_spec_name(name, sizeof name, &spec));
+  return name;
+}
+
+/* The name is that of the function, of files and of what is kept on disk. */
+static void no_two_specs_have_one_name(void **state) {
+  (void)state;
+  assert_string_equal(named("fwd f16 d8 a b"), "fa_fwd_f16_d8_a_b");
+  assert_string_equal(named("fwd f16 d8 a_b"), "fa_fwd_f16_d8_a__b");
+  assert_string_equal(named("bwd f16 d8 det x"), "fa_bwd_f16_d8_det_x");
+  assert_string_equal(named("bwd f16 d8 det_x"), "fa_bwd_f16_d8_det__x");
 }
 
 /* ---- Words that are no spec ----------------------------------------------------------------- */
@@ -223,6 +243,10 @@ static void the_longest_names_fit(void **state) {
   spec.group = INT32_MAX;
   assert_int_equal(strlen(spec.variants), FA_VARIANTS_MAX - 1);
   expect_ok(fa_spec_name(name, sizeof name, &spec));
+  for (size_t i = 1; i + 2 < sizeof spec.variants; i += 2) /* a_a_a ... */
+    if (spec.variants[i] != ' ' && spec.variants[i - 1] != ' ' && spec.variants[i + 1] != ' ')
+      spec.variants[i] = '_';
+  expect_ok(fa_spec_name(name, sizeof name, &spec));
   assert_true(strlen(name) < FA_NAME_MAX);
 }
 
@@ -274,10 +298,12 @@ static void wrong_fields_are_named(void **state) {
   }
 }
 
-/* A variant with the name of another word would give two specs one function name. */
+/* A variant with the name of another word, or with a _ that is not single, would give two specs one
+   function name. */
 static void a_variant_cannot_have_the_name_of_another_word(void **state) {
-  static const char *const names[] = {"causal", "det", "fwd", "bwd", "cpu",  "sm90", "bf16",
-                                      "d128",   "v64", "d64", "v7",  "gqa2", "cc80"};
+  static const char *const names[] = {"causal", "det",  "fwd",  "bwd",  "cpu",
+                                      "sm90",   "bf16", "d128", "v64",  "d64",
+                                      "v7",     "gqa2", "cc80", "a__b", "a_"};
   char words[FA_NAME_MAX];
   (void)state;
   for (size_t i = 0; i < COUNT_OF(names); ++i) {
@@ -438,6 +464,7 @@ int main(void) {
       cmocka_unit_test(a_canonical_spec_can_be_compared_by_bytes),
       cmocka_unit_test(printing_and_parsing_are_inverse),
       cmocka_unit_test(wrong_words_are_named),
+      cmocka_unit_test(no_two_specs_have_one_name),
       cmocka_unit_test(the_longest_names_fit),
       cmocka_unit_test(wrong_fields_are_named),
       cmocka_unit_test(a_variant_cannot_have_the_name_of_another_word),

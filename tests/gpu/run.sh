@@ -43,7 +43,7 @@ start() {
 timed() {
   local name=$1 start=$EPOCHREALTIME
   shift
-  "$@" >"$logs/$name.log" 2>&1 </dev/null
+  timeout --signal=ALRM --preserve-status 900 "$@" >"$logs/$name.log" 2>&1 </dev/null
   echo $? >"$logs/$name.rc"
   awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f\n", b - a }' >"$logs/$name.seconds"
 }

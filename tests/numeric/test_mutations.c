@@ -49,6 +49,37 @@ static const mutation mutations[] = {
     {"preprocess: columns left out", "cpu/preprocess.c.lua",
      "dout, a->dout.stride_seq, rows,\n      DIM_V);",
      "dout, a->dout.stride_seq, rows,\n      DIM_V - 8);", "pre cpu f32 d64"},
+    {"variants: derivative of tanh", "derivative.lua", "subtract(one, multiply(n, n))",
+     "subtract(one, n)", "bwd cpu f32 d64 softcap"},
+    {"variants: derivative of abs, sign of one side", "derivative.lua",
+     "n[1], zero), da, negate(da))", "n[1], zero), da, da)", "bwd cpu f32 d64 shaped"},
+    {"variants: derivative of select, branches swapped", "derivative.lua",
+     "return branch(n[1], da, db)", "return branch(n[1], db, da)", "bwd cpu f32 d64 gated"},
+    {"variants: derivative of a product, one term", "derivative.lua",
+     "add(multiply(da, n[2]), multiply(n[1], db))", "multiply(da, n[2])", "bwd cpu f32 d64 gated"},
+    {"variants: upper end of a quotient's range", "interval.lua", "all \"min\", all \"max\"",
+     "all \"min\", all \"min\"", "fwd cpu f32 d64 block_draft"},
+    {"variants: eq surely holds when it may", "interval.lua",
+     "string.format(\"%s == %s && %s == %s\", a[1], b[2], b[1], a[2])\n  end,\n  ne",
+     "string.format(\"%s <= %s && %s <= %s\", a[1], b[2], b[1], a[2])\n  end,\n  ne",
+     "fwd cpu f32 d64 document"},
+    {"variants: ids of the wrong rows", "interval.lua", "\"q_low - (a->seqlen_k - a->seqlen_q)\"",
+     "\"q_low\"", "fwd cpu f32 d64 document"},
+    {"variants: a bound one tile off", "mask.lua", "plus = sign * sum.c",
+     "plus = sign * sum.c - 64", "fwd cpu f32 d64 causal"},
+    {"variants: the sink of a row is no term", "cpu/fwd.c.lua", "row_sum[i] = 1.0f;",
+     "row_sum[i] = 0.0f;", "fwd cpu f32 d64 sink"},
+    {"variants: sign of a sink's gradient", "cpu/gradients.c.lua", "sum -= ops->exp",
+     "sum += ops->exp", "bwd cpu f32 d64 sink"},
+    {"variants: part of a table's gradient left out", "cpu/gradients.c.lua", "i < outer; ++i)",
+     "i + 1 < outer; ++i)", "bwd cpu f32 d64 bias"},
+    {"variants: a table's gradient one element on", "cpu/gradients.lua",
+     "if d.per then index = string.format(\"member * %s + %s\"",
+     "index = index .. \" + 1\"\n    if d.per then index = string.format(\"member * %s + %s\"",
+     "bwd cpu f32 d64 steps"},
+    {"variants: gradients by rows not cleared", "cpu/gradients.lua",
+     "if by_scores[slot] and kind_of(slot) == \"q\" then", "if false then",
+     "bwd cpu f32 d64 tables"},
     {"forward: kv head of the wrong group", "sm80/fwd.cu.lua", "rows_of(a.v, batch, head / GROUP)",
      "rows_of(a.v, batch, head % GROUP)", "fwd sm80 f16 d64 gqa2"},
     {"backward: one head of the group left out", "sm80/bwd.cu.lua",
@@ -60,8 +91,23 @@ static const mutation mutations[] = {
 
 static overlay folder;
 
+/* The mutated files come before the tests' own variants, which are copied beside them. */
+static void copy_variants(void) {
+  static const char *const copied[] = {"shaped", "gated", "tables", "steps"};
+  for (size_t i = 0; i < COUNT_OF(copied); ++i) {
+    char name[64], *text, *path;
+    size_t bytes;
+    snprintf(name, sizeof name, "variants/%s.lua", copied[i]);
+    expect_ok(bundle_read(&text, &bytes, &path, support_overlay(), name));
+    overlay_write(&folder, name, text);
+    free(text);
+    free(path);
+  }
+}
+
 static int make_folder(void **state) {
   overlay_create(&folder);
+  copy_variants();
   setenv("FA_TEMPLATE_DIR", folder.path, 1);
   return support_begin(state);
 }
@@ -71,9 +117,10 @@ static int remove_folder(void **state) {
   return support_end(state);
 }
 
-/* Whether the file is the target's, or of all targets. */
+/* Whether the file is the target's, or of all targets. The modules behind variants are tried on cpu. */
 static int applies(const mutation *m) {
   char target[FA_NAME_MAX];
+  if (!strchr(m->file, '/')) return !on_gpu();
   target_words(target, "cpu/");
   return !strncmp(m->file, target, strlen(target)) || !strncmp(m->file, "variants/", 9);
 }

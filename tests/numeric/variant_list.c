@@ -27,7 +27,7 @@ static void look_into(listed_variant *out, const char *name) {
 }
 
 size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]) {
-  const size_t of_the_tests = 4;
+  const size_t of_the_tests = 16;
   size_t count = 0;
   bundle_names names;
   expect_ok(bundle_variants(&names, support_overlay()));
@@ -36,4 +36,37 @@ size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]) {
     if (strcmp(names.names[i], "causal")) look_into(&out[count++], names.names[i]);
   bundle_names_free(&names);
   return count;
+}
+
+/* ---- Cases ------------------------------------------------------------------------------- */
+
+/* Lengths below, at and past the tiles, of one row and of one key, and more rows than keys. */
+static const int64_t lengths[][2] = {{13, 8}, {65, 65}, {70, 130}, {130, 70},
+                                     {1, 97}, {97, 1},  {8, 13},   {64, 64}};
+static const int dims[] = {8, 40, 72, 16, 24};
+
+trial_options variant_case(unsigned n, const char *dtype, const char *words) {
+  char spec[FA_NAME_MAX];
+  const int64_t *length = lengths[n % COUNT_OF(lengths)];
+  const int layout = n / 5 % TRIAL_LAYOUTS, group = on_gpu() ? 2 : 1 + (int)(n / 2 % 3);
+  const int dim = on_gpu() ? 64 : dims[n / 3 % COUNT_OF(dims)]; /* one kernel for many cases */
+  snprintf(spec, sizeof spec, "bwd cpu %s d%d gqa%d %s", dtype, dim, group, words);
+  trial_options options = trial_of(spec, 1 + n / 4 % 2, 2 * group, length[0], length[1]);
+  options.sizes.seed = 1 + n;
+  options.with_dlse = n % 3 == 0;
+  options.layout = layout == TRIAL_PACKED ? TRIAL_BSHD : layout; /* needs equal lengths */
+  return options;
+}
+
+int variant_runs(fa_spec *spec) {
+  static unsigned left_out;
+  const fa_kernel *kernel;
+  if (!on_gpu()) return 1;
+  for (; spec->pass != 0; spec->pass = spec->pass == FA_BWD ? FA_FWD : 0) {
+    fa_status status = fa_get_kernel(&kernel, support_context(), spec);
+    if (status != FA_UNSUPPORTED) return 1; /* an error is for the trial to fail on */
+    if (left_out++ < 3) print_message("left out: %s\n", fa_error_message());
+  }
+  spec->pass = FA_FWD;
+  return 0;
 }

@@ -4,6 +4,7 @@
 #define FAGEN_TESTS_NUMERIC_VARIANT_LIST_H
 
 #include "gen/params.h"
+#include "runtime/cli/trial.h"
 
 #include <stddef.h>
 
@@ -19,5 +20,12 @@ typedef struct listed_variant {
 /* Reads the list; causal, which is a word of its own, is not in it. Fails the test when a variant does
    not load or there are less than the tests' own. Gives their number. */
 size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]);
+
+/* "bwd cpu f32 d40 gqa2 WORDS" with sizes, layout, parameters and inputs that `number` decides. */
+trial_options variant_case(unsigned number, const char *dtype, const char *words);
+
+/* Whether the target has a kernel for the spec, of which backward becomes forward where that is all
+   there is. A GPU target may lack some, which is said; cpu may not. */
+int variant_runs(fa_spec *spec);
 
 #endif

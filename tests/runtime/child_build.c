@@ -26,7 +26,7 @@ static void build(child_outcome *out, const child_request *request) {
   out->status = fa_spec_parse(&spec, request->words);
   if (!out->status) out->status = spec_canonicalise(&canonical, &spec);
   if (!out->status) {
-    tools.kept = cache_open(request->cache, LOG_WARNINGS);
+    tools.kept = cache_open(request->cache, log_to_stderr(LOG_WARNINGS));
     out->status = cuda_build_or_load(&binary, &canonical, &tools);
     cache_close(tools.kept);
   }

@@ -8,11 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_fault.h"
+
+enum { CUDA_ERROR_UNKNOWN = 999 };
+
 #define EXPORT __attribute__((visibility("default")))
 
+/* All that are loaded: the driver's own, whoever forgets them. */
 struct CUmod_st {
-  int loaded;
+  CUmodule before, after;
 };
+static struct CUmod_st modules = {&modules, &modules};
 
 struct CUfunc_st {
   char name[320];
@@ -63,6 +69,7 @@ EXPORT void fake_add_memory(void *begin_at, size_t bytes, int type, int device, 
 /* ---- Devices and contexts -------------------------------------------------------------------- */
 
 EXPORT CUresult cuInit(unsigned flags) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   const char *kind = getenv("FAKE_CUDA");
   (void)flags;
   if (kind && !strcmp(kind, "stub")) return CUDA_ERROR_STUB_LIBRARY;
@@ -72,6 +79,7 @@ EXPORT CUresult cuInit(unsigned flags) {
 }
 
 EXPORT CUresult cuDriverGetVersion(int *version) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   *version = fake.version;
   return 0;
 }
@@ -89,16 +97,19 @@ EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
 }
 
 EXPORT CUresult cuDeviceGetCount(int *count) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   *count = fake.device_count;
   return 0;
 }
 
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   *device = ordinal;
   return ordinal < fake.device_count ? 0 : 101;
 }
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   const fake_device *of = &fake.devices[device];
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? of->major
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR          ? of->minor
@@ -111,6 +122,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   *context = &fake.primary[device];
   ++fake.primary[device].holders;
   return 0;
@@ -118,21 +130,24 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   --fake.primary[device].holders;
-  return 0;
+  return fault_code(__func__, CUDA_ERROR_UNKNOWN);
 }
 
 EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   *context = stack[depth];
   return 0;
 }
 
 EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (!stack[depth]) return 201;
   *device = stack[depth]->device;
   return 0;
 }
 
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (depth == 7) return 1;
   stack[++depth] = context;
   return 0;
@@ -141,30 +156,50 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
 EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context) {
   if (!depth) return 201;
   *context = stack[depth--];
-  return 0;
+  return fault_code(__func__, CUDA_ERROR_UNKNOWN);
 }
 
 /* ---- Modules --------------------------------------------------------------------------------- */
 
+static CUmodule keep_module(void) {
+  CUmodule fresh = malloc(sizeof *fresh);
+  pthread_mutex_lock(&lock);
+  *fresh = (struct CUmod_st){&modules, modules.after};
+  modules.after->before = fresh;
+  modules.after = fresh;
+  pthread_mutex_unlock(&lock);
+  return fresh;
+}
+
+static void drop_module(CUmodule module) {
+  pthread_mutex_lock(&lock);
+  module->before->after = module->after;
+  module->after->before = module->before;
+  pthread_mutex_unlock(&lock);
+  free(module);
+}
+
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (!stack[depth]) return 201;
   if (memcmp(image, ELFMAG, SELFMAG)) return CUDA_ERROR_INVALID_IMAGE;
   pthread_mutex_lock(&lock);
   ++fake.module_loads;
   fake.loads_under_strict_capture += capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
   pthread_mutex_unlock(&lock);
-  *module = fake.module_result ? NULL : calloc(1, sizeof **module);
+  *module = fake.module_result ? NULL : keep_module();
   return fake.module_result;
 }
 
 EXPORT CUresult cuModuleUnload(CUmodule module) {
   if (!stack[depth]) return 201;
   ++fake.module_unloads;
-  free(module);
-  return 0;
+  drop_module(module);
+  return fault_code(__func__, CUDA_ERROR_UNKNOWN);
 }
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   static struct CUfunc_st all[256];
   static int count;
   (void)module;
@@ -176,12 +211,14 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
 }
 
 EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   (void)function;
   *value = attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? 1024 : 40;
   return 0;
 }
 
 EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   (void)function;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return 1;
   ++fake.limits_set;
@@ -189,6 +226,7 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
 }
 
 EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   int before = capture_mode;
   capture_mode = *mode;
   *mode = before;
@@ -199,6 +237,7 @@ EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
 
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
                                  void **parameters, void **extra) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (!stack[depth] || extra) return 1;
   pthread_mutex_lock(&lock);
   fake_launch *launch = &fake.launches[fake.num_launches++ % FAKE_LAUNCHES];
@@ -219,6 +258,7 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank
                                        const unsigned long long *stride_bytes, const unsigned *box,
                                        const unsigned *element_strides, int interleave, int swizzle,
                                        int l2_promotion, int oob_fill) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   (void)base, (void)box, (void)interleave, (void)oob_fill;
   ++fake.tensor_maps;
   fake.map_out = map;
@@ -231,12 +271,14 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank
 }
 
 EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   (void)stream;
   ++fake.synchronisations;
   return 0;
 }
 
 EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   *status = stream ? stream->capturing : 0;
   return 0;
 }
@@ -253,6 +295,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes) {
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   ++fake.allocations;
   return allocate(address, bytes);
 }
@@ -260,11 +303,12 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   ++fake.frees;
   free((void *)(uintptr_t)address);
-  return 0;
+  return fault_code(__func__, CUDA_ERROR_UNKNOWN);
 }
 
 /* Any address but NULL is a pool here. */
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return 1;
@@ -274,17 +318,19 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
 }
 
 EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   return !pool || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || !value;
 }
 
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (!pool) return 1;
   --fake.pools;
-  return 0;
+  return fault_code(__func__, CUDA_ERROR_UNKNOWN);
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
                                         CUstream stream) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (!pool) return 1;
   CUresult result = allocate(address, bytes);
   ++fake.workspaces_taken;
@@ -298,10 +344,11 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
   fake.workspace_to = stream;
   fake.launches_at_give = fake.num_launches;
   free((void *)(uintptr_t)address);
-  return 0;
+  return fault_code(__func__, CUDA_ERROR_UNKNOWN);
 }
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   (void)stream;
   memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
   return 0;
@@ -310,6 +357,7 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 /* As the real one: what is not known has zeros, and is no error. */
 EXPORT CUresult cuPointerGetAttributes(unsigned count, const int *attributes, void **values,
                                        CUdeviceptr address) {
+  if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   static const fake_memory unknown;
   const fake_memory *found = &unknown;
   for (int i = 0; i < fake.num_memories; ++i) {

@@ -10,8 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fake_fault.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
+enum { NVRTC_ERROR_INTERNAL_ERROR = 11 };
 enum { ENTRIES = 8, NAME = 320, NAMES_BYTES = ENTRIES * NAME + 1 };
 
 typedef struct program {
@@ -32,17 +35,20 @@ static int number(const char *variable, int otherwise) {
 }
 
 EXPORT int nvrtcVersion(int *major, int *minor) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   *major = 13;
   *minor = FAKE_MINOR;
   return 0;
 }
 
 EXPORT int nvrtcGetNumSupportedArchs(int *count) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   *count = 5;
   return 0;
 }
 
 EXPORT int nvrtcGetSupportedArchs(int *archs) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   static const int all[] = {80, 86, 89, 90, 100};
   memcpy(archs, all, sizeof all);
   return 0;
@@ -50,6 +56,7 @@ EXPORT int nvrtcGetSupportedArchs(int *archs) {
 
 EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *name, int count,
                               const char *const *headers, const char *const *names) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   (void)name, (void)count, (void)headers, (void)names;
   *out = calloc(1, sizeof **out);
   (*out)->source = strdup(source);
@@ -60,10 +67,11 @@ EXPORT int nvrtcDestroyProgram(program **p) {
   free((*p)->source);
   free(*p);
   *p = NULL;
-  return 0;
+  return fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR);
 }
 
 EXPORT int nvrtcCompileProgram(program *p, int count, const char *const *options) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   const char *counter = getenv("FAKE_NVRTC_COUNT");
   int file = counter ? open(counter, O_WRONLY | O_APPEND | O_CREAT, 0600) : -1;
   (void)count, (void)options;
@@ -78,16 +86,19 @@ EXPORT int nvrtcCompileProgram(program *p, int count, const char *const *options
 }
 
 EXPORT int nvrtcGetProgramLogSize(program *p, size_t *bytes) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   *bytes = strlen(p->log) + 1;
   return 0;
 }
 
 EXPORT int nvrtcGetProgramLog(program *p, char *log) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   strcpy(log, p->log);
   return 0;
 }
 
 EXPORT int nvrtcGetCUBINSize(program *p, size_t *bytes) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   (void)p;
   *bytes = number("FAKE_NVRTC_EMPTY", 0) ? 0 : sizeof(image);
   return 0;
@@ -95,6 +106,7 @@ EXPORT int nvrtcGetCUBINSize(program *p, size_t *bytes) {
 
 /* A symbol for every name that follows __global__ in the source. */
 EXPORT int nvrtcGetCUBIN(program *p, char *out) {
+  if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
   image *i = (image *)out;
   memset(i, 0, sizeof *i);
   memcpy(i->head.e_ident, ELFMAG, SELFMAG);

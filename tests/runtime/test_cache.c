@@ -90,7 +90,7 @@ static void note_kernel(void *to, const cache_item *item) {
 
 static kernel_files list_kernels(void) {
   kernel_files files = {.count = 0};
-  cache *open = cache_open(cache_dir, LOG_OFF);
+  cache *open = cache_open(cache_dir, log_to_stderr(LOG_OFF));
   assert_non_null(open);
   cache_visit(open, note_kernel, &files);
   cache_close(open);
@@ -514,7 +514,7 @@ static void pruning_keeps_what_was_used_last(void **state) {
   close(open(path, O_CREAT | O_WRONLY, 0600));
   assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
   struct stat info;
-  cache *open_cache = cache_open(cache_dir, LOG_OFF);
+  cache *open_cache = cache_open(cache_dir, log_to_stderr(LOG_OFF));
   assert_int_equal(cache_prune(open_cache, UINT64_MAX), 0); /* all fits: the leftover is empty */
   assert_int_not_equal(stat(path, &info), 0);
   snprintf(path, sizeof path, "%s/%s", cache_dir, files.names[0]);

@@ -54,6 +54,8 @@ static int_function compiled(jit **out, const char *code) {
   return f;
 }
 
+static int look_at_pages(char protection[4], const void *address);
+
 /* ---- What runs ------------------------------------------------------------------------------ */
 
 static void code_runs(void **state) {
@@ -112,6 +114,28 @@ static void code_outlives_its_neighbours(void **state) {
   assert_int_equal(g(5), 5);
   for (int i = 1; i < COUNT; i += 2) jit_free(codes[i]);
   jit_free(fresh);
+}
+
+/* A user's template may count, or remember: its data has pages of its own. */
+static void static_variables_work(void **state) {
+  jit *code;
+  char of_data[4], of_code[4];
+  (void)state;
+  expect_ok(compile(&code, "static int sum, *where = &sum;\nint first = 40;\n"
+                           "static const int step[1025] = {[1024] = 2};\n"
+                           "void *address(void) { return where; }\n"
+                           "int f(int x) { static int calls; ++calls; *where += x;\n"
+                           "  return first + sum + calls * step[1024]; }\n"));
+  int_function f = (int_function)jit_symbol(code, "f");
+  void *(*address)(void) = (void *(*)(void))jit_symbol(code, "address");
+  jit_seal(code);
+  assert_int_equal(f(1), 40 + 1 + 2);
+  assert_int_equal(f(10), 40 + 11 + 4);
+  assert_false(look_at_pages(of_code, (const void *)(uintptr_t)f));
+  assert_false(look_at_pages(of_data, address()));
+  assert_string_equal(of_code, "r-x");
+  assert_string_equal(of_data, "rw-");
+  jit_free(code);
 }
 
 static void *compile_often(void *argument) {
@@ -228,6 +252,7 @@ static void errors_name_the_template_line(void **state) {
       {"int f(int x) {\n  return x\n    + y;\n}\n", "templates/one.lua:30: error|'y'|(one.c:3)"},
       {"int f(int x) { return g(x); }\n", "templates/one.lua:10:|'g'"},
       {"\n#include <stdio.h>\nint f(int x) { return x; }\n", "templates/one.lua:20:|stdio.h"},
+      {"\n#include \"/etc/passwd\"\nint f(int x) { return x; }\n", "templates/one.lua:20:|passwd"},
       {"int f(int x) { return x; }\nint f(int x) { return x; }\n", "templates/one.lua:20:|'f'"},
       {"int f(int x) { return \"text\"; }\n", "templates/one.lua:10:"},
       {"\n\n#error no such dimension\n", "templates/one.lua:30:|no such dimension"},
@@ -298,6 +323,7 @@ int main(void) {
       cmocka_unit_test(code_runs),
       cmocka_unit_test(structs_are_copied),
       cmocka_unit_test(units_see_each_other),
+      cmocka_unit_test(static_variables_work),
       cmocka_unit_test(code_outlives_its_neighbours),
       cmocka_unit_test(threads_compile_at_the_same_time),
       cmocka_unit_test(no_page_is_writable_and_executable),

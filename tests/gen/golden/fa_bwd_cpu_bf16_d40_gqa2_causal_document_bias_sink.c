@@ -172,6 +172,7 @@ enum {
 };
 
 #define MINUS_INFINITY (-1.0f / 0.0f)
+#define FAR (1LL << 40) /* past every position */
 
 static inline long long min(long long a, long long b) { return a < b ? a : b; }
 static inline long long max(long long a, long long b) { return a > b ? a : b; }
