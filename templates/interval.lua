@@ -94,7 +94,8 @@ end
 local function of_param(out, n, names)
   local slot = params.slots[n.slot + 1]
   local per, base = slot.declared.per, names.parameters .. slot.field
-  local first = per == "q" and "q_low - (a->seqlen_k - a->seqlen_q)" or "k_low"
+  local first = per == "q" and string.format("q_low - %s + %s", text.length(names, "seqlen_k"),
+    text.length(names, "seqlen_q")) or "k_low"
   return scan(out, n, string.format("%s + %s * %s + %s", base, names.batch,
     text.length(names, "seqlen_" .. per), first), string.format("%s_high - %s_low + 1", per, per))
 end

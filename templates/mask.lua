@@ -263,6 +263,20 @@ end
 
 mask.open_end = keeps_past_end(keep)
 
+-- Whether a GPU target should have the tiles of each walk looked for before the kernel runs, by
+-- gpu_search.cu.lua, since their bounds cannot be solved. Keys are walked for one head, queries for
+-- all heads that share a key.
+function mask.searched(walked)
+  if not keep or spec.target == "cpu" then return false end
+  if walked == "q" and linear.depends(keep).head then return false end
+  local walk = { walked = walked, fixed = walked == "k" and "q" or "k", first = "first",
+    last = "last", names = any_names }
+  bounds(keep, walk)
+  if not walk.unsolved then return false end
+  local _, may, must = require("interval").of(keep, any_names)
+  return may ~= "1" or must ~= "0"
+end
+
 -- ---- Runs of tiles -----------------------------------------------------------------------------
 -- All of this is written in indices of the walked axis; a tile that the length cuts short is judged
 -- as if it were whole, where that errs on the safe side.
@@ -273,13 +287,36 @@ local function index_of(position, walk)
   return { base = minus .. walk.shift, plus = position.plus } -- queries sit `shift` to the right
 end
 
+-- The runs that a search has found: tile_begin, full_begin, full_end, tile_end for each index.
+local function searched_runs(walk)
+  local found = string.format("const int *const found = %s;", walk.searched)
+  if walk.searched_of then
+    return { setup = string.format("int tile_begin = %s, tile_end = 0;\n"
+      .. "for (int i = 0; i < %s; ++i) {\n  %s\n  tile_begin = min(tile_begin, found[0]);\n"
+      .. "  tile_end = max(tile_end, found[3]);\n}", walk.tiles, walk.searched_of,
+      (text.wrap(found):gsub("\n", "\n  "))),
+      runs = { { from = "tile_begin", to = "tile_end", masked = true } } }
+  end
+  local lines = { text.wrap(found) }
+  for i, name in ipairs { "tile_begin", "full_begin", "full_end", "tile_end" } do
+    lines[#lines + 1] = string.format("const int %s = found[%d];", name, i - 1)
+  end
+  return { setup = table.concat(lines, "\n"), runs = {
+    { from = "tile_begin", to = "full_begin", masked = true },
+    { from = "full_begin", to = "full_end", masked = false },
+    { from = "full_end", to = "tile_end", masked = true },
+  } }
+end
+
 -- The runs for one walk. walk: walked = "k" or "q" and fixed = the other; first, last: C names of
 -- the fixed positions' range; tile: its size; tiles, length: C names of how many tiles and indices
 -- there are; shift: C name of seqlen_k - seqlen_q when queries are walked; integer: the C type of
 -- an index; names: as for the predicate, and far, a number past every position. A target that holds
 -- tiles whole, with keys past the end in the last, says so for the mask to cover them: cut = true
 -- where keys are walked; where they are fixed, inside is the C name of "none is past the end". With
--- all_heads the bounds hold for all query heads at once. Gives
+-- all_heads the bounds hold for all query heads at once. searched is the place, in C, of the fixed
+-- positions' bounds, where these have been looked for before; searched_of, with ends_only, the C name
+-- of how many such places, one for each i, are meant together. Gives
 --   setup     lines of C
 --   runs      { from, to, masked }, each from the end of the one before
 --   longest   "first" or "last": which fixed positions visit the most
@@ -295,6 +332,7 @@ function mask.runs(given)
   if mask.trivial and not walk.cut and not inside then
     return { setup = "", runs = { { from = "0", to = walk.tiles, masked = false } } }
   end
+  if walk.searched then return searched_runs(walk) end
   local setup, runs = {}, {}
   local function declare(name, format, ...)
     local line = string.format("const %s %s = " .. format .. ";", walk.integer, name, ...)

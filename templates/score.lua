@@ -170,6 +170,17 @@ function score.lines(names, derivative_name)
   return table.concat(lines, "\n")
 end
 
+-- Whether score or mask (keep, or nil) speak of the query head or the batch entry.
+function score.speaks_of_heads(keep)
+  local function speaks(n)
+    return expr.any(n, function(m)
+      return m.op == "symbol" and (m.name == "head" or m.name == "batch")
+          or (m.op == "param" or m.op == "table") and params.slots[m.slot + 1].declared.per ~= nil
+    end)
+  end
+  return composed ~= nil and speaks(composed) or keep ~= nil and speaks(keep)
+end
+
 -- The lines of declare, { name, C statement } each, whose names the texts use.
 function score.declared(declare, ...)
   local said, lines = table.concat({ ... }, " "), {}

@@ -7,7 +7,7 @@
 --                                    turns, as to dQ
 
 local score, params, text = require "score", require "params", require "expr_text"
-local names, pairwise, expr = require "cpu.names", require "cpu.pairwise", require "expr"
+local names, pairwise, linear = require "cpu.names", require "cpu.pairwise", require "linear"
 
 local gradients = {}
 
@@ -116,9 +116,8 @@ end
 -- Whether those need positions: the indices of tables.
 gradients.positions = false
 for _, g in ipairs(score.gradients) do
-  if g.node[1] and expr.any(g.node[1], function(n) return n.name == "q" or n.name == "k" end) then
-    gradients.positions = true
-  end
+  local on = g.node[1] and linear.depends(g.node[1])
+  gradients.positions = gradients.positions or on and (on.q or on.k) or false
 end
 
 -- ---- The workspace -------------------------------------------------------------------------------------

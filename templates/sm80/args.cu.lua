@@ -23,6 +23,9 @@ typedef struct forward_args {
   float exponent_scale; /* turns a score into an exponent of 2 */
   tensor q, k, v, o;
   float *lse; /* batch x heads_q x seqlen_q */
+%   if require("mask").searched "k" then
+  const int *searched; /* bounds of key tiles for each query tile */
+%   end
 %   if has_params then
   parameters p;
 %   end
@@ -55,6 +58,9 @@ typedef struct backward_args {
 %   if spec.deterministic then
   int *turns; /* how many blocks have started; then pairs x key tiles: turns passed */
 %   end
+%   if require("mask").searched "q" then
+  const int *searched; /* bounds of query tiles for each key tile */
+%   end
 %   if has_params then
   parameters p;
 %   end
@@ -69,3 +75,4 @@ typedef struct convert_args {
 } convert_args;
 % end
 % include "gpu_sink_args.cu.lua"
+% include "gpu_search_args.cu.lua"

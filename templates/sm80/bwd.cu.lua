@@ -16,7 +16,9 @@
 % local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
 %                          tile = tiles.queries, tiles = "a.query_tiles", length = "a.seqlen_q",
 %                          shift = "shift", integer = "int", inside = "key_last < a.seqlen_k",
-%                          names = places.of, all_heads = true }
+%                          names = places.of, all_heads = true,
+%                          searched = mask.searched "q"
+%                            and "a.searched + 4 * (batch * a.key_tiles.number + key_tile)" }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % include "sm80/prelude.cu.lua"
 
@@ -386,6 +388,10 @@ for (int i = 0; i < ${grid.row_tiles}; ++i) {
 }
 % end
 
+% if mask.searched "q" then
+%   include "gpu_search.cu.lua"
+
+% end
 extern "C" __global__ void __launch_bounds__(THREADS, ${tiles.blocks})
 ${spec.name}_main(const __grid_constant__ backward_args a) {
   extern __shared__ __align__(1024) unsigned char shared[];

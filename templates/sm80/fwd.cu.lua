@@ -2,9 +2,14 @@
 % local mask, score = require "mask", require "score"
 % local text, places = require "expr_text", require "sm80.names"
 % local uniforms, position = score.uniforms(places.of, mask.keep)
+% local searched
+% if mask.searched "k" then
+%   local group = require("linear").depends(mask.keep).head and "head" or "batch"
+%   searched = "a.searched + 4 * (" .. group .. " * a.query_tiles.number + query_tile)"
+% end
 % local walk = mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                          tile = tiles.keys, tiles = "a.key_tiles", length = "a.seqlen_k",
-%                          integer = "int", cut = true, names = places.of }
+%                          integer = "int", cut = true, names = places.of, searched = searched }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % local positions = not mask.trivial or score.needs_positions
 % local two = tiles.stages == 2
@@ -270,6 +275,10 @@ if (tile + 1 < ${finish})
 commit_copies();
 %     end
 %   end
+% end
+% if searched then
+%   include "gpu_search.cu.lua"
+
 % end
 extern "C" __global__ void __launch_bounds__(THREADS, ${tiles.blocks})
 ${spec.name}_main(const __grid_constant__ forward_args a) {

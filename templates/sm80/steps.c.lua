@@ -26,6 +26,7 @@ static divisor divisor_of(long long number) {
 
 % include "parameters_steps.c.lua"
 % local has_params = #require("params").slots > 0
+% local mask, linear = require "mask", require "linear"
 
 /* Adds a step and gives its argument block. The grid is one-dimensional: x has no 65535 limit. */
 static void *add_step(fa_plan *out, const char *entry, long long blocks, unsigned shared_bytes,
@@ -49,6 +50,19 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
 
+% if mask.searched "k" then
+%   local by_head = linear.depends(mask.keep).head
+  const long long groups = in->batch${by_head and " * in->heads_q" or ""};
+  const long long fixed = QUERIES, walked = KEYS;
+  int *searched = (int *)in->workspace;
+  out->num_parts = 1;
+  out->parts[0].name = "bounds of key tiles";
+  out->parts[0].offset = 0;
+  out->parts[0].bytes = (unsigned long long)(groups * query_tiles * 16 + 255) / 256 * 256;
+  out->workspace_bytes = out->parts[0].bytes;
+%   include "gpu_search_steps.c.lua"
+
+% end
   const long long blocks = query_tiles * in->heads_q * in->batch;
   forward_args *a = add_step(
       out, "${spec.name}_main",
@@ -66,6 +80,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   set_tensor(&a->v, &in->v);
   set_tensor(&a->o, &in->o);
   a->lse = in->lse;
+% if mask.searched "k" then
+  a->searched = searched;
+% end
 %   if has_params then
   set_parameters(&a->p, in);
 %   end
@@ -97,6 +114,12 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *dsink = add_part(out, in, "gradients of logits", heads * 4);
 % end
 
+% if spec.pass == "bwd" and mask.searched "q" then
+  int *searched = add_part(out, in, "bounds of query tiles", in->batch * key_tiles * 16);
+  const long long fixed = KEYS, walked = QUERIES;
+%   include "gpu_search_steps.c.lua"
+
+% end
   preprocess_args *p = add_step(
       out, "${spec.name}_preprocess",
       row_blocks * heads, 0, sizeof *p);
@@ -134,6 +157,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   set_tensor(&b->dv, &in->dv);
   b->lse = in->lse;
   b->d = d;
+%     if mask.searched "q" then
+  b->searched = searched;
+%     end
   b->dq_sum = dq_sum;
 %     if has_params then
   set_parameters(&b->p, in);

@@ -10,6 +10,10 @@ typedef struct forward_args {
   unsigned section; /* heads whose tiles are taken together, longest first */
   unsigned *drawn;  /* tiles drawn beyond the first of each block; NULL: they go round the blocks */
 % end
+% if require("mask").searched "k" then
+  const int *searched; /* bounds of key tiles for each ROWS queries */
+  int row_tiles;       /* such of a head */
+% end
 % if #require("params").slots > 0 then
   parameters p;
 % end
@@ -20,3 +24,4 @@ typedef struct clear_args {
   unsigned *drawn;
 } clear_args;
 % end
+% include "gpu_search_args.cu.lua"

@@ -35,6 +35,9 @@ typedef struct backward_args {
   unsigned section; /* pairs whose key tiles are taken together */
   float softmax_scale;
   float exponent_scale; /* softmax_scale in exponents of 2 */
+%   if require("mask").searched "q" then
+  const int *searched; /* bounds of query tiles for each key tile */
+%   end
 %   if #require("params").slots > 0 then
   parameters p;
 %   end
@@ -48,3 +51,4 @@ typedef struct convert_args {
 } convert_args;
 % end
 % include "gpu_sink_args.cu.lua"
+% include "gpu_search_args.cu.lua"

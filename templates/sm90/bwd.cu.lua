@@ -163,6 +163,10 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
 }
 % end
 
+% if mask.searched "q" then
+%   include "gpu_search.cu.lua"
+
+% end
 extern "C" __global__ void __launch_bounds__(${tiles.threads}, 1)
 ${spec.name}_main(const __grid_constant__ tensor_map q_map,
     const __grid_constant__ tensor_map k_map, const __grid_constant__ tensor_map v_map,

@@ -278,12 +278,28 @@ release(v_empty, ring);
 advance<STAGES>(ring);
 % end
 %
+% local searched
+% if mask.searched "k" then
+%   local head = require("linear").depends(mask.keep).head
+%   local group = head and "(%sbatch * args.heads_q + %shead)" or "%sbatch"
+%   local function place(of, i)
+%     return string.format("args.searched + 4 * (%s * args.row_tiles + "
+%       .. "min(%srow_first / ROWS + %s, args.row_tiles - 1))", (group:gsub("%%s", of)), of, i)
+%   end
+%   searched = { of_block = place("", "i"), of_rows = place("work.", "consumer") }
+% end
+%
 % local function walk_keys(entry, ends_only)
 %   return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                      tile = entry.keys, tiles = "key_tiles", length = "args.seqlen_k",
-%                      integer = "int", ends_only = ends_only, names = places }
+%                      integer = "int", ends_only = ends_only, names = places,
+%                      searched = searched and (ends_only and searched.of_block or searched.of_rows),
+%                      searched_of = ends_only and "consumers" }
 % end
 % local head_kv = spec.group > 1 and "head / GROUP" or "head"
+% if mask.searched "k" then
+%   include "gpu_search.cu.lua"
+% end
 % for _, entry in ipairs(tiles.entries) do
 
 /* ---- ${spec.name}_${entry.name} ---- */

@@ -2,7 +2,9 @@
 % if spec.pass ~= "fwd" then
 %   include "sm90/steps_bwd.c.lua"
 % else
-% local dynamic = tiles.dynamic
+% local dynamic, searched = tiles.dynamic, require("mask").searched "k"
+% local groups = searched and require("linear").depends(require("mask").keep).head
+%     and "in->heads_q * in->batch" or "in->batch"
 % include "sm90/args.cu.lua"
 
 % if not dynamic then
@@ -60,6 +62,11 @@ static void plan_entry(const fa_problem *in, fa_plan *out, const char *entry, in
   const int warpgroups = choose_warpgroups(in, most, keys, places);
   const long long rows = 64 * warpgroups, heads = in->heads_q * in->batch;
   const long long query_tiles = (in->seqlen_q + rows - 1) / rows, tiles = heads * query_tiles;
+% if searched then
+  const long long fixed = 64, walked = keys;
+  int *searched = (int *)(in->workspace + 256);
+%   include "gpu_search_steps.c.lua"
+% end
 % if dynamic then
   /* A block that draws tiles claims one before it ends its last, so with few tiles one block each
      is better balanced. */
@@ -94,6 +101,10 @@ static void plan_entry(const fa_problem *in, fa_plan *out, const char *entry, in
 % end
   a->heads = (unsigned)heads;
   a->query_tiles = (int)query_tiles;
+% if searched then
+  a->searched = searched;
+  a->row_tiles = (int)((in->seqlen_q + 63) / 64);
+% end
 % if dynamic then
   step->programmatic = draws;
   a->section = draws ? section_heads(in) : a->heads;
@@ -109,6 +120,13 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   out->parts[0].name = "drawn tiles";
   out->parts[0].offset = 0;
   out->parts[0].bytes = out->workspace_bytes = 256;
+%   if searched then
+  out->num_parts = 2;
+  out->parts[1].name = "bounds of key tiles";
+  out->parts[1].offset = 256;
+  out->parts[1].bytes = (unsigned long long)(${groups} * ((in->seqlen_q + 63) / 64) * 16 + 255) / 256 * 256;
+  out->workspace_bytes += out->parts[1].bytes;
+%   end
 % end
 % for _, entry in ipairs(tiles.entries) do
 %   local name = spec.name .. "_" .. entry.name

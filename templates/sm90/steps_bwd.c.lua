@@ -134,6 +134,11 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
+% if spec.pass == "bwd" and mask.searched "q" then
+  int *searched = add_part(out, in, "bounds of query tiles", in->batch * key_tiles * 16);
+  const long long fixed = KEYS, walked = QUERIES;
+%   include "gpu_search_steps.c.lua"
+% end
 % if spec.pass == "bwd" and #require("score").graded > 0 then
   float *dsink = add_part(out, in, "gradients of logits", heads * 4);
 % end
@@ -166,6 +171,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->dlse = 0;
 %   end
   b->dq_sum = dq_sum;
+%   if mask.searched "q" then
+  b->searched = searched;
+%   end
 %   if spec.deterministic then
   b->turns = turns;
 %   end

@@ -84,8 +84,9 @@ end
 assert(tiles.shared_bytes <= block_bytes)
 
 -- Short sequences go through one launch: a block takes whole heads, and computes D itself. Sums of
--- dQ are its own, so that they have one order. (It names no head, which parameters may ask for.)
-if not tiles.wide and spec.group == 1 and #require("params").slots == 0 then
+-- dQ are its own, so that they have one order. Its blocks name no head.
+if not tiles.wide and spec.group == 1 and not score.speaks_of_heads(mask.keep)
+    and not mask.searched "q" then
   local rows = 512 -- of a head: D is kept in shared memory
   local short = { rows = rows, keys = rows }
   -- 384 x 128 causal and 512 x 64 are won by 1.2 and more; 512 x 128 full is lost by 4 %.

@@ -55,8 +55,20 @@ static const char *const sm90_backward[] = {
     "bwd sm90 f16 d64 v128 gqa8 det",      "pre sm90 f16,bf16 d8,128",
 };
 
+/* Expressions in masks and scores, parameters and sinks. */
+static const char *const variants[] = {
+    "fwd sm80 bf16 d64 causal softcap window sink",
+    "bwd sm80 bf16 d64 gqa2 causal softcap alibi sink",
+    "fwd,bwd sm80 f16 d128 document block_draft",
+    "fwd sm90 bf16 d128 causal softcap window sink",
+    "bwd sm90 bf16 d64 gqa2 causal alibi sink",
+    "fwd,bwd sm90 bf16 d128 document prefix_lm",
+    "bwd sm90 f16 d256 dilated alibi",
+};
+
 /* The most bytes of spill stores of an entry. */
 static int allowed_spill(const fa_spec *spec) {
+  if (spec->variants[0]) return 256;
   return spec->target == FA_TARGET_SM90 ? 128 : 0;
 }
 
@@ -136,6 +148,7 @@ static void add_usage(usage use[CUBIN_ENTRIES], const gpu_code *of, const fa_ste
 }
 
 static fa_problem problem_of(const fa_spec *spec, long long seqlen, long long batch) {
+  static const fa_plan_param params[PARAMS_MAX] = {{.value = 1}};
   const long long heads = 2 * spec->group;
   const fa_plan_tensor any = {(void *)4096, seqlen * heads * 256, heads * 256, 256};
   return (fa_problem){.batch = batch,
@@ -155,6 +168,7 @@ static fa_problem problem_of(const fa_spec *spec, long long seqlen, long long ba
                       .dk = any,
                       .dv = any,
                       .lse = (float *)4096,
+                      .params = params,
                       .workspace = (char *)4096};
 }
 
@@ -249,6 +263,11 @@ static void sm90_backward_compiles_unserialised(void **state) {
   check_lines(sm90_backward, COUNT_OF(sm90_backward));
 }
 
+static void variants_compile_too(void **state) {
+  (void)state;
+  check_lines(variants, COUNT_OF(variants));
+}
+
 /* Its accumulator is touched before it is waited for. */
 static void a_serialised_product_is_seen(void **state) {
   (void)state;
@@ -306,6 +325,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(sm80_backward_compiles_without_spills),
       cmocka_unit_test(sm90_forward_compiles_unserialised),
       cmocka_unit_test(sm90_backward_compiles_unserialised),
+      cmocka_unit_test(variants_compile_too),
       cmocka_unit_test(a_serialised_product_is_seen),
   };
   int missing = gpu_code_open("test_gpu_matrix");

@@ -206,8 +206,8 @@ static int tile_kept(const backward_args *a, long long batch, long long q_low,
     long long q_high, long long k_low, long long k_high) {
   const int may_16 = k_low <= q_high, must_16 = k_high <= q_low;
   long long low_2, high_2;
-  range_of(a->p.document_q_ids + batch * a->seqlen_q + q_low - (a->seqlen_k -
-      a->seqlen_q), q_high - q_low + 1, &low_2, &high_2);
+  range_of(a->p.document_q_ids + batch * a->seqlen_q + q_low - a->seqlen_k +
+      a->seqlen_q, q_high - q_low + 1, &low_2, &high_2);
   long long low_1, high_1;
   range_of(a->p.document_k_ids + batch * a->seqlen_k + k_low, k_high - k_low + 1,
       &low_1, &high_1);

@@ -1,0 +1,119 @@
+% -- Which tiles a mask leaves empty or whole, found before the kernel that walks them.
+% local mask, interval, linear = require "mask", require "interval", require "linear"
+% local names = require "gpu_names"("args.", { q = "", k = "", s = "" })
+% names.integer = "long long"
+% local lines, may, must = interval.of(mask.keep, names)
+% local forward = spec.pass == "fwd"
+% local walked, fixed = forward and "k" or "q", forward and "q" or "k"
+% local by_head = linear.depends(mask.keep).head
+% local function called(name) return lines:find(name .. "(", 1, true) end
+
+/* ---- The search ------------------------------------------------------------------------------- */
+
+/* In 64 bits, which no sum of positions and parameters leaves. */
+namespace wide {
+DEVICE long long min(long long a, long long b) { return a < b ? a : b; }
+DEVICE long long max(long long a, long long b) { return a > b ? a : b; }
+% if called "floor_div" or called "floor_mod" then
+DEVICE long long floor_div(long long a, long long b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+% end
+% if called "floor_mod" then
+DEVICE long long floor_mod(long long a, long long b) { return a - floor_div(a, b) * b; }
+% end
+% if called "absolute" then
+DEVICE long long absolute(long long a) { return a < 0 ? -a : a; }
+% end
+% if called "within" then
+DEVICE long long within(long long index, long long length) {
+  return max(0, min(index, length - 1));
+}
+% end
+% if called "range_of" then
+
+/* The least and the largest of some values; of very many, what no value passes. */
+DEVICE void range_of(const int *values, long long count, long long *low, long long *high) {
+  const long long farthest = 1LL << 31, many = 4096;
+  *low = count > many ? -farthest : farthest;
+  *high = -*low;
+  for (long long i = 0; i < count && count <= many; ++i) {
+    *low = min(*low, values[i]);
+    *high = max(*high, values[i]);
+  }
+}
+% end
+
+enum { NONE, SOME, ALL };
+
+/* What the mask keeps of the pairs of a tile, found from the ranges of its positions: SOME where that
+ * is not certain. */
+DEVICE int tile_kept(const search_args &args, int batch, int head, long long q_low,
+                     long long q_high, long long k_low, long long k_high) {
+  ${lines}
+  return !${may} ? NONE : ${must} ? ALL : SOME;
+}
+} // namespace wide
+
+/* Of each tile of ${forward and "queries" or "keys"}: the ${forward and "key" or "query"} tiles to walk, from the first to the last that is not empty, and
+ * the longest run of full ones. Grid: tiles x ${by_head and "heads_q x " or ""}batch, all in x. */
+extern "C" __global__ void __launch_bounds__(128)
+${spec.name}_search(const __grid_constant__ search_args args) {
+  enum { MOST = 16384 }; /* tiles; of more than these all are walked with the mask */
+  __shared__ unsigned char kept[MOST];
+  const int tiles = (args.seqlen_${walked} + args.walked - 1) / args.walked;
+  const int fixed_tiles = (args.seqlen_${fixed} + args.fixed - 1) / args.fixed;
+  const int group = blockIdx.x / fixed_tiles;
+% if by_head then
+  const int batch = group / args.heads_q, head = group - batch * args.heads_q;
+% else
+  const int batch = group, head = 0;
+% end
+  const int shift = args.seqlen_k - args.seqlen_q;
+  const int fixed_first = (blockIdx.x - group * fixed_tiles) * args.fixed;
+  const int fixed_last = min(fixed_first + args.fixed, args.seqlen_${fixed}) - 1;
+  int *found = args.searched + 4 * blockIdx.x;
+  if (tiles > MOST) {
+    if (threadIdx.x < 4)
+      found[threadIdx.x] = threadIdx.x == 0 ? 0 : tiles;
+    return;
+  }
+  for (int tile = threadIdx.x; tile < tiles; tile += 128) {
+    const int first = tile * args.walked;
+    const int last = min(first + args.walked, args.seqlen_${walked}) - 1;
+% if forward then
+    int all = wide::tile_kept(args, batch, head, fixed_first + shift, fixed_last + shift, first, last);
+%   if mask.open_end then
+    if (all == wide::ALL && first + args.walked > args.seqlen_k)
+      all = wide::SOME; /* keys past the end are hidden by the mask */
+%   end
+% else
+    int all = wide::tile_kept(args, batch, head, first + shift, last + shift, fixed_first, fixed_last);
+%   if mask.open_end then
+    if (all == wide::ALL && fixed_first + args.fixed > args.seqlen_k)
+      all = wide::SOME; /* keys past the end are hidden by the mask */
+%   end
+% end
+    kept[tile] = all;
+  }
+  __syncthreads();
+  if (threadIdx.x > 0)
+    return;
+  int begin = tiles, end = 0, full_begin = 0, full_end = 0, run = 0;
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (kept[tile] != wide::NONE) {
+      begin = min(begin, tile);
+      end = tile + 1;
+    }
+    run = kept[tile] == wide::ALL ? run + 1 : 0;
+    if (run > full_end - full_begin) {
+      full_begin = tile + 1 - run;
+      full_end = tile + 1;
+    }
+  }
+  const bool any_full = full_end > full_begin;
+  found[0] = begin;
+  found[1] = any_full ? full_begin : end;
+  found[2] = any_full ? full_end : end;
+  found[3] = end;
+}
