@@ -165,6 +165,7 @@ static int begin(void **state) {
     snprintf(words, sizeof words, "causal %.31s", taken[i].name);
     add_case(words);
     for (size_t j = i + 1; j < num_taken; ++j) {
+      if (on_gpu() && (i + j) % 7) continue; /* its compiler takes seconds */
       snprintf(words, sizeof words, "%.31s %.31s", taken[i].name, taken[j].name);
       add_case(words);
     }
