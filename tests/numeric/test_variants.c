@@ -66,6 +66,37 @@ static void gradients_by_parameters_can_be_left_out(void **state) {
   }
 }
 
+/* ---- Threads and sizes ------------------------------------------------------------------- */
+
+static void any_number_of_threads_gives_the_same_bits(void **state) {
+  (void)state;
+  cpu_only("a GPU has no number of threads to set");
+  fa_context *const contexts[] = {support_new_context(1), support_new_context(3)};
+  for (size_t i = 0; i < num_variants; ++i) {
+    trial_options options = variant_case(2 + 8 * (unsigned)i, "f32", variants[i].name);
+    trial_result one, three;
+    run_trial_on(&one, contexts[0], &options);
+    run_trial_on(&three, contexts[1], &options);
+    assert_same_bits(&one, &three);
+    trial_free(&one);
+    trial_free(&three);
+  }
+  for (size_t i = 0; i < COUNT_OF(contexts); ++i) fa_context_destroy(contexts[i]);
+}
+
+/* No rows, no keys, no sequences: outputs that have elements get what an empty sum gives. */
+static void sizes_of_0_are_right(void **state) {
+  (void)state;
+  for (size_t i = 0; i < num_variants; ++i)
+    for (int empty = 0; empty < 3; ++empty) {
+      trial_options options = variant_case(number++, on_gpu() ? "bf16" : "f32", variants[i].name);
+      if (empty == 0) options.sizes.seqlen_q = 0;
+      if (empty == 1) options.sizes.seqlen_k = 0;
+      if (empty == 2) options.sizes.batch = 0;
+      if (variant_runs(&options.spec)) assert_trial_right(&options);
+    }
+}
+
 /* ---- Memory ------------------------------------------------------------------------------ */
 
 /* Gives every table with a size this length. */
@@ -133,6 +164,8 @@ int main(void) {
       cmocka_unit_test(each_variant_alone),
       cmocka_unit_test(each_variant_with_causal),
       cmocka_unit_test(gradients_by_parameters_can_be_left_out),
+      cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+      cmocka_unit_test(sizes_of_0_are_right),
       cmocka_unit_test(workspace_is_linear_in_the_sequence),
   };
   return cmocka_run_group_tests(tests, begin, support_end);
