@@ -241,9 +241,9 @@ typedef struct fa_param {
   double value;     /* a scalar's value; an i32 parameter takes whole numbers */
   const void *data; /* a table's values, f32 or i32, on the context's device */
   int64_t length;   /* of data, in elements */
-  float
-      *grad; /* backward: receives the gradient, as many elements as the parameter has, written and
-                  not added to; NULL = not wanted. Only of parameters that are declared to have one. */
+  /* Backward: receives the gradient, as many elements as the parameter has, written and not added
+     to; NULL = not wanted. Only of parameters that are declared to have one. */
+  float *grad;
 } fa_param;
 
 typedef struct fa_args {
