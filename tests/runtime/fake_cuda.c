@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_fault.h"
 
@@ -75,6 +76,7 @@ EXPORT CUresult cuInit(unsigned flags) {
   if (kind && !strcmp(kind, "stub")) return CUDA_ERROR_STUB_LIBRARY;
   if (kind && !strcmp(kind, "empty")) return 100;
   if (kind && !strcmp(kind, "old")) fake.version = 11080;
+  usleep((unsigned)fake.init_ms * 1000u);
   return fake.init_result;
 }
 

@@ -38,7 +38,7 @@ typedef struct fake_memory {
 
 typedef struct fake_cuda {
   /* What the driver says; set by the test. */
-  int init_result, version, device_count;
+  int init_result, init_ms, version, device_count;
   fake_device devices[FAKE_DEVICES];
   int module_result;                  /* of cuModuleLoadData */
   int memory_result;                  /* of every allocation */
