@@ -23,7 +23,8 @@
  *
  * CONVENTIONS
  *   - Every function that can fail returns fa_status; on any status but FA_OK nothing was launched
- *     and no output was written, and fa_error_message() says why on the thread that called.
+ *     and no output was written, and fa_error_message() says why on the thread that called. Only
+ *     where the driver refuses a later step of a launch (FA_DRIVER) do the steps before it run.
  *   - Structs begin with `size`, set by their FA_..._INIT. Zero in any other member means the
  *     default, except in variant parameters and tensor strides (a stride of 0 repeats one row).
  *     A struct from a newer header is accepted while its unknown tail is all zero.
