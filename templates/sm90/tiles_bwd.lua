@@ -86,11 +86,12 @@ assert(tiles.shared_bytes <= block_bytes)
 -- Short sequences go through one launch: a block takes whole heads, and computes D itself. Sums of
 -- dQ are its own, so that they have one order. (It names no head, which parameters may ask for.)
 if not tiles.wide and spec.group == 1 and #require("params").slots == 0 then
-  local rows = 512 -- of a head: D is kept in shared memory
-  local short = { rows = rows, keys = rows }
-  -- 384 x 128 causal and 512 x 64 are won by 1.2 and more; 512 x 128 full is lost by 4 %.
-  if not tiles.by_rows and mask.trivial and not spec.deterministic then short.keys = 384 end
-  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * rows -- O; D
+  local short = {} -- queries and keys, at most
+  -- Won at 512 by 1.2 and more, but lost by 4 % with 128 columns, full; turns, which `det` needs
+  -- otherwise, cost more.
+  local lost = mask.trivial and not tiles.by_rows and not spec.deterministic
+  short.length = lost and 384 or 512
+  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * short.length -- O; D
   assert(short.shared_bytes <= block_bytes)
   tiles.short = short
   tiles.dq_swizzled = tiles.dq_columns == 64 -- else 16 rows of dQ are packed
@@ -137,7 +138,7 @@ tiles.facts = {
       "products of 64 columns need all of shared memory's bandwidth; this takes some off it"),
 }
 if tiles.short then
-  tiles.facts[#tiles.facts + 1] = fact("one launch", string.format("to %d keys", tiles.short.keys),
+  tiles.facts[#tiles.facts + 1] = fact("one launch", string.format("to %d keys", tiles.short.length),
     "a block takes whole heads; three launches cost a third of the time of 512 keys")
 end
 
