@@ -87,10 +87,13 @@ assert(tiles.shared_bytes <= block_bytes)
 -- dQ are its own, so that they have one order. (It names no head, which parameters may ask for.)
 if not tiles.wide and spec.group == 1 and #require("params").slots == 0 then
   local short = {} -- queries and keys, at most
-  -- Won at 512 by 1.2 and more, but lost by 4 % with 128 columns, full; turns, which `det` needs
-  -- otherwise, cost more.
-  local lost = mask.trivial and not tiles.by_rows and not spec.deterministic
-  short.length = lost and 384 or 512
+  -- Won at 512 by 1.2 and more: but lost by 4 % with 128 columns, full. 768 is won by 6 % with 64
+  -- columns, causal, and lost by 4 to 13 % else; turns, which `det` needs otherwise, cost more.
+  if mask.trivial then
+    short.length = (tiles.by_rows or spec.deterministic) and 512 or 384
+  else
+    short.length = (tiles.by_rows or spec.deterministic) and 1024 or 512
+  end
   short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * short.length -- O; D
   assert(short.shared_bytes <= block_bytes)
   tiles.short = short

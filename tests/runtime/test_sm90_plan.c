@@ -70,7 +70,8 @@ static void short_sequences_of_many_heads_take_one_launch(void **state) {
       {"bwd sm90 bf16 d128 causal", 32, 512, 1}, {"bwd sm90 bf16 d128 causal", 32, 513, 3},
       {"bwd sm90 bf16 d128 causal", 1, 512, 3},  {"bwd sm90 bf16 d128", 32, 384, 1},
       {"bwd sm90 bf16 d128", 32, 512, 3},        {"bwd sm90 bf16 d128 det", 32, 512, 1},
-      {"bwd sm90 bf16 d64", 32, 512, 1},         {"bwd sm90 bf16 d256", 32, 128, 3},
+      {"bwd sm90 bf16 d64", 32, 512, 1},         {"bwd sm90 bf16 d64 causal", 32, 1024, 1},
+      {"bwd sm90 bf16 d64 causal", 32, 1025, 3}, {"bwd sm90 bf16 d256", 32, 128, 3},
   };
   (void)state;
   for (size_t i = 0; i < COUNT_OF(cases); ++i) {
