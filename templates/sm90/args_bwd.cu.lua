@@ -13,9 +13,10 @@ typedef struct preprocess_args {
   tensor o, dout;
   const float *dlse; /* batch x heads_q x seqlen_q, or NULL */
   float *d;          /* batch x heads_q x seqlen_q: rowsum(dO * O) - dLSE */
-  float *dq_sum;     /* batch x heads_q x query tiles x DQ_FLOATS, to be cleared */
-  int *turns;        /* counters of backward under det, to be cleared */
-  long long counters;
+  float *dq_sum;     /* sums x DQ_FLOATS, to be cleared */
+  long long sums;
+  int *counters; /* of backward, to be cleared */
+  long long count;
 } preprocess_args;
 % if spec.pass == "bwd" then
 
@@ -27,9 +28,13 @@ typedef struct backward_args {
 %   else
   float *dq_sum; /* batch x heads_q x query tiles x DQ_FLOATS */
 %   end
+  int *started; /* blocks */
 %   if spec.deterministic then
-  int *turns; /* how many blocks have started; then a place x TURNS: turns passed */
+  int *turns; /* a place x TURNS: turns passed */
 %   end
+  int *done;     /* for each pair, parts of dQ added; NULL: a launch of its own converts dQ */
+  unsigned ring; /* pairs whose sums of dQ have memory at a time */
+  tensor dq;
   int seqlen_q, seqlen_k, heads_q, heads_kv;
   unsigned pairs;   /* batch x heads_kv */
   unsigned section; /* pairs whose key tiles are taken together */

@@ -51,6 +51,7 @@ enum {
 /* Where things are in shared memory. */
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
+  IS_LAST = 264, /* whether the sums of the pair are whole with this block */
   STATISTICS = 1024, /* twice: -LSE in exponents of 2, then -D, of a query tile */
   K_TILE = ${tiles.header_bytes},
   V_TILE = K_TILE + K_BYTES,
@@ -108,6 +109,8 @@ DEVICE bool is_zero(float p) { return __float_as_uint(p) == 0; }
 DEVICE unsigned scaled(const float *c, float scale, bool any) {
   return any ? pack(multiply(c[0], scale), multiply(c[1], scale)) : 0;
 }
+
+% include "sm90/convert_sums.cu.lua"
 
 % include(wide and "sm90/bwd_columns.cu.lua" or "sm90/bwd_keys.cu.lua")
 % local function each_head(body)
@@ -187,15 +190,23 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
       mbarrier_init(shared + DOUT_EMPTY + 8 * i, 4 * CONSUMERS);
     }
     mbarrier_init_fence();
+    *(volatile int *)(memory + IS_LAST) = 0;
   }
 % if det then
   launch_wait(); /* for cleared counters */
   if (threadIdx.x == 0)
-    *(volatile unsigned *)statistics = draw_ticket(args.turns);
+    *(volatile unsigned *)statistics = draw_ticket(args.started);
   __syncthreads();
   const unsigned ticket = *(volatile unsigned *)statistics;
 % else
-  const unsigned ticket = blockIdx.x;
+  unsigned ticket = blockIdx.x;
+  if (args.ring < args.pairs) { /* it may wait for other blocks: these have started then */
+    launch_wait();              /* for cleared counters */
+    if (threadIdx.x == 0)
+      *(volatile unsigned *)statistics = draw_ticket(args.started);
+    __syncthreads();
+    ticket = *(volatile unsigned *)statistics;
+  }
 % end
   __syncthreads();
 
@@ -214,7 +225,7 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
 % if det then
   at_keys.place = place;
-  at_keys.turns = args.turns + 1 + ((long long)pair * key_tiles + place) * TURNS;
+  at_keys.turns = args.turns + ((long long)pair * key_tiles + place) * TURNS;
 % end
 
   if (warp < 4) {
@@ -240,22 +251,38 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % if not det then
       launch_wait(); /* for D */
 % end
+% if wide then
+      await_memory(args, at_keys); /* before the consumers get to add anything */
+% end
       ${capture(each_head, load_statistics)}
 % if not wide then
     } else if (warp > 0) {
 %   if not det then
       launch_wait(); /* for cleared sums */
 %   end
-      serve_dq(args, at_keys, shared, warp - 1);
+      serve_dq(args, at_keys, memory, warp - 1);
 % end
     }
     return;
   }
   registers_take<${tiles.consumer_registers}>();
-% if wide and not det then
+% if wide then
+%   if not det then
   launch_wait(); /* for cleared sums */
+%   end
 % end
   consume(args, dk_map, dv_map, at_keys, memory);
+  if (args.done) {
+% if wide then
+    if (lane == 0)
+      count_part(args, at_keys, memory);
+    named_barrier_sync(1, 128 * CONSUMERS);
+% else
+    named_barrier_sync(6, 320); /* with the warps that add */
+% end
+    if (*(volatile int *)(memory + IS_LAST))
+      convert_sums(args, at_keys, memory);
+  }
 }
 % if tiles.short then
 

@@ -222,7 +222,7 @@ advance<1>(dout_at);
 % end
 % local function walk_queries()
 ${walk.bounds}
-const long long head_tile = ((long long)at_keys.batch * args.heads_q + head) * query_tiles;
+const long long head_tile = (long long)${grouped and "(slot_of(args, at_keys) * GROUP + member)" or "slot_of(args, at_keys)"} * query_tiles;
 %   if det and walk.begin ~= "0" then
 /* Tiles before the first are passed when those before this block have passed them. */
 pass_turn(turns, passed);
@@ -264,11 +264,9 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   wait(shared + V_FULL, at);
 % if grouped then
   for (int member = 0; member < GROUP; ++member) {
-    const int head = at_keys.head_kv * GROUP + member;
     ${capture(walk_queries)}
   }
 % else
-  const int head = at_keys.head_kv;
   ${capture(walk_queries)}
 % end
 % if det then

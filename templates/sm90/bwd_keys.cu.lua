@@ -9,11 +9,7 @@
 % local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.keep)
 % local before = grouped and "(head - at_keys.head_kv * GROUP) * query_tiles + " or ""
 % local v_rest = (spec.dim_v + 15) // 16 > tiles.v_steps
-enum {
-  V_STEPS = ${tiles.v_steps}, /* of V's columns, in 16s, that stay in registers */
-  DQ_COLUMNS = ${tiles.dq_columns}, /* of dQ a consumer */
-  DQ_PART = DQ_FLOATS / CONSUMERS
-};
+enum { V_STEPS = ${tiles.v_steps} /* of V's columns, in 16s, that stay in registers */ };
 
 /* S^T = K Q^T, 16 columns a step. TMA has filled columns past DIM_QK with zeros. */
 DEVICE void start_scores(float (&s)[QUERIES / 2], unsigned k, unsigned q) {
@@ -94,8 +90,8 @@ DEVICE void store_rows(const tensor_map &map, unsigned rows, int key, const key_
 await_turn(at_keys, turns, ${before}${walk.begin});
 pass_turn(turns, ${before}${walk.begin});
 %   end
-float *dq_sum = args.dq_sum + (long long)part * DQ_PART +
-                ((long long)at_keys.batch * args.heads_q + head) * query_tiles * DQ_FLOATS;
+const int sum = ${grouped and "(slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head" or "slot_of(args, at_keys)"};
+float *dq_sum = args.dq_sum + (long long)sum * query_tiles * DQ_FLOATS + part * DQ_PART;
 for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
   named_barrier_arrive(2 + part, 160); /* the consumer may write */
   named_barrier_sync(4 + part, 160);   /* it has written */
@@ -123,9 +119,10 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
 % end
 
 /* A warp of the first warpgroup: has what a consumer staged of dQ added to memory. */
-DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigned shared,
+DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigned char *memory,
                      int part) {
-  const unsigned staged = shared + DQ_STAGED + part * 4 * DQ_PART;
+  const unsigned staged = shared_address(memory) + DQ_STAGED + part * 4 * DQ_PART;
+  await_memory(args, at_keys);
 % if det then
   int *turns = at_keys.turns + part;
 % end
@@ -135,7 +132,6 @@ DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigne
     ${capture(add_dq)}
   }
 % else
-  const int head = at_keys.head_kv;
   ${walk.ends}
   ${capture(add_dq)}
 % end
@@ -149,6 +145,14 @@ DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigne
   if (threadIdx.x % 32 == 0)
     bulk_wait();
 % end
+  if (args.done) {
+    if (threadIdx.x % 32 == 0) {
+      proxy_fence_global();
+      count_part(args, at_keys, memory);
+    }
+    __syncwarp();
+    named_barrier_arrive(6, 320); /* with the consumers */
+  }
 }
 %
 % local function positions(of_query)

@@ -89,11 +89,12 @@ ${spec.name}_preprocess(
     }
 
     uint4 *tile = (uint4 *)(args.dq_sum + (long long)block * DQ_FLOATS);
+    if (block < args.sums)
 #pragma unroll
-    for (int i = threadIdx.x; i < DQ_FLOATS / 4; i += 256)
-      tile[i] = make_uint4(0, 0, 0, 0);
+      for (int i = threadIdx.x; i < DQ_FLOATS / 4; i += 256)
+        tile[i] = make_uint4(0, 0, 0, 0);
   }
-  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < args.counters;
+  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < args.count;
        i += (long long)gridDim.x * 256)
-    args.turns[i] = 0;
+    args.counters[i] = 0;
 }

@@ -4,6 +4,16 @@
 /* Lets the next launch of the stream begin, as far as it does not wait for this one. */
 DEVICE void launch_next() { asm volatile("griddepcontrol.launch_dependents;" : : : "memory"); }
 % if spec.pass == "bwd" then
+
+/* From L2, where additions to memory are made. */
+DEVICE float4 load_coherent(const float4 *from) {
+  float4 quad;
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+               : "l"(from)
+               : "memory");
+  return quad;
+}
 %   if tiles.wide then
 
 /* Adds four floats to memory. */
@@ -90,7 +100,6 @@ DEVICE void load_matrices(unsigned (&d)[4], unsigned address) {
                : "memory");
 }
 %   end
-%   if spec.deterministic then
 
 /* The number of earlier calls. */
 DEVICE unsigned draw_ticket(int *counter) {
@@ -107,13 +116,21 @@ DEVICE int load_acquire(const int *from) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
+/* Like draw_ticket, after all that this thread has written or seen written. */
+DEVICE int count_released(int *counter) {
+  int before;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(counter)
+               : "memory");
+  return before;
+}
 DEVICE void store_release(int *to, int value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
-%     if not tiles.wide then
+%   if not tiles.wide then
 /* Between this thread's accesses to memory and those that TMA does for it, either way. */
 DEVICE void proxy_fence_global() { asm volatile("fence.proxy.async.global;" : : : "memory"); }
-%     end
 %   end
 %   if tiles.odd_columns then
 

@@ -39,26 +39,22 @@ static void add_maps(const fa_problem *in, fa_step *step) {
   add_map(step, &in->dk, ${spec.dim_qk}, in->seqlen_k, in->heads_kv, in->batch, ${tiles.wide and "KEYS" or 16});
   add_map(step, &in->dv, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, ${tiles.wide and "KEYS" or 16});
 }
+% end
 
-%   local row_bytes = spec.group * (2 * (spec.dim_qk + spec.dim_v) + 4 * spec.dim_qk)
-%   if not mask.trivial or spec.deterministic then
-%     if spec.deterministic then
-/* Pairs of a batch and a head of K whose key tiles are taken together: as many as keep what they
-   read and add up in half of L2. A power of two, so that sections divide usual numbers of heads. */
-%     else
-/* Pairs of a batch and a head of K whose key tiles are taken together: as many as keep what they
-   read and add up in half of L2, but four, lest long key tiles come last. A power of two, so that
-   sections divide usual numbers of heads. */
-%     end
-static long long section_pairs(const fa_problem *in, long long pairs) {
-  const double bytes = ${row_bytes}.0 * (double)in->seqlen_q;
-  long long section = ${spec.deterministic and 1 or 4};
-  while (section < pairs && 2.0 * (double)section * bytes <= 0.55 * (double)in->l2_bytes)
-    section *= 2;
-  return section < pairs ? section : pairs;
+% if spec.pass == "bwd" and (not mask.trivial or spec.deterministic) then
+/* Pairs of a batch and a head of K that keep what they read and add up in half of L2, but at least
+   `least`. A power of two, so that sections divide usual numbers of heads. */
+static long long fitting_pairs(const fa_problem *in, long long least) {
+  const double bytes = ${spec.group * (2 * (spec.dim_qk + spec.dim_v) + 4 * spec.dim_qk)}.0 * (double)in->seqlen_q;
+  long long pairs = least;
+  while (pairs < in->batch * in->heads_kv &&
+         2.0 * (double)pairs * bytes <= 0.55 * (double)in->l2_bytes)
+    pairs *= 2;
+  return pairs < in->batch * in->heads_kv ? pairs : in->batch * in->heads_kv;
 }
+% end
 
-%   end
+% if spec.pass == "bwd" then
 static void set_backward_args(backward_args *to, const fa_problem *in) {
   to->lse = in->lse;
   to->seqlen_q = (int)in->seqlen_q;
@@ -75,21 +71,24 @@ static void set_backward_args(backward_args *to, const fa_problem *in) {
 %   if tiles.short then
 
 /* Whether a block for whole heads pays: sequences are short, and few blocks idle in the last round,
-   80 % of all rounds being work, or 65 % of what is shorter still. It changes no sum of `det`. */
+   80 % of all rounds being work, or 60 % of what is shorter still. It changes no sum of `det`. */
 static int is_short(const fa_problem *in) {
   const long long heads = in->batch * in->heads_q, places = in->processors;
   const long long rounds = (heads + places - 1) / places;
-  const int percent = in->seqlen_k > 256 ? 80 : 65;
-  return in->seqlen_q > 0 && in->seqlen_q <= ${tiles.short.rows} && in->seqlen_k > 0 &&
-         in->seqlen_k <= ${tiles.short.keys} && 100 * heads >= percent * rounds * places;
+  const int percent = in->seqlen_k > 256 ? 80 : 60;
+  return in->seqlen_q > 0 && in->seqlen_q <= ${tiles.short.length} && in->seqlen_k > 0 &&
+         in->seqlen_k <= ${tiles.short.length} && 100 * heads >= percent * rounds * places;
 }
 
 /* Everything in one launch. */
 static void plan_short(const fa_problem *in, fa_plan *out) {
   const long long heads = in->batch * in->heads_q;
-  const long long blocks = heads < in->processors ? heads : in->processors;
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
-  float *dq_sum = add_part(out, in, "dQ sum", blocks * query_tiles * ${tiles.dq_floats} * 4);
+  const long long sum_bytes = query_tiles * ${tiles.dq_floats * 4};
+  long long blocks = heads < in->processors ? heads : in->processors;
+  if (in->workspace_limit > 0 && in->workspace_limit < blocks * sum_bytes)
+    blocks = in->workspace_limit < sum_bytes ? 1 : in->workspace_limit / sum_bytes;
+  float *dq_sum = add_part(out, in, "dQ sum", blocks * sum_bytes);
   fa_step *step = add_step(out, "${spec.name}_short",
                            blocks, ${tiles.threads}, sizeof(backward_args));
   step->shared_bytes = ${tiles.short.shared_bytes};
@@ -110,19 +109,37 @@ static void plan_short(const fa_problem *in, fa_plan *out) {
   b->d = 0;
   b->dlse = in->dlse;
   b->dq_sum = dq_sum;
+  b->started = 0;
 %     if spec.deterministic then
   b->turns = 0;
 %     end
+  b->done = 0;
+  b->ring = 1;
+  set_tensor(&b->dq, &in->dq);
   b->section = 0;
 }
 %   end
 
 % end
+/* Pairs of a batch and a head of K whose sums of dQ have memory at a time, where workspace_limit
+   leaves too little for all; 0 where it does not. Then the block that ends a sum converts it. */
+static long long ring_pairs(const fa_problem *in, long long other_bytes) {
+  const long long pairs = in->batch * in->heads_kv;
+  const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  if (in->workspace_limit <= 0 || pairs == 0 || query_tiles == 0 || in->seqlen_k == 0)
+    return 0;
+  const long long left = in->workspace_limit - other_bytes - 4 * 256; /* parts are rounded up */
+  const long long fits = left / (query_tiles * (in->heads_q / in->heads_kv) * ${tiles.dq_floats * 4});
+  return fits >= pairs ? 0 : fits > 1 ? fits : 1;
+}
+
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
   const long long heads = in->batch * in->heads_q, pairs = in->batch * in->heads_kv;
-  const long long counters = 1 + pairs * key_tiles * ${tiles.turns};
+  const long long counters = 1 + pairs + pairs * key_tiles * ${tiles.turns};
+  const long long ring = ring_pairs(in, 4 * (heads * (in->seqlen_q + 1) + counters));
+  const long long sums = ring > 0 ? ring * (in->heads_q / in->heads_kv) : heads; /* with memory */
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
 % if tiles.short and spec.pass == "bwd" then
@@ -132,8 +149,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   }
 % end
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
-  float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
-  int *turns = add_part(out, in, "turns", counters * 4);
+  float *dq_sum = add_part(out, in, "dQ sum", sums * query_tiles * ${tiles.dq_floats} * 4);
+  int *started = add_part(out, in, "counters", counters * 4);
 % if spec.pass == "bwd" and mask.searched "q" then
   int *searched = add_part(out, in, "bounds of query tiles", in->batch * key_tiles * 16);
   const long long fixed = KEYS, walked = QUERIES;
@@ -154,8 +171,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->dlse = in->dlse;
   p->d = d;
   p->dq_sum = dq_sum;
-  p->turns = turns;
-  p->counters = counters;
+  p->sums = query_tiles * sums;
+  p->counters = started;
+  p->count = counters;
 % if spec.pass == "bwd" then
 
   fa_step *step = add_step(out, "${spec.name}_main",
@@ -174,17 +192,23 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 %   if mask.searched "q" then
   b->searched = searched;
 %   end
+  b->started = started;
 %   if spec.deterministic then
-  b->turns = turns;
+  b->turns = started ? started + 1 + pairs : 0;
 %   end
+  b->done = ring > 0 && started ? started + 1 : 0;
+  b->ring = (unsigned)(ring > 0 ? ring : pairs);
+  set_tensor(&b->dq, &in->dq);
 %   if not mask.trivial or spec.deterministic then
-  b->section = (unsigned)section_pairs(in, pairs);
+  b->section = (unsigned)fitting_pairs(in, ${spec.deterministic and "1" or "4"});
 %   else
   b->section = 1; /* head after head */
 %   end
+  if (ring > 0 && b->section > (unsigned)ring)
+    b->section = (unsigned)ring; /* lest a block waits for one that takes its key tile later */
 
   fa_step *convert = add_step(out, "${spec.name}_convert",
-                              query_tiles * heads, 256, sizeof(convert_args));
+                              ring > 0 ? 0 : query_tiles * heads, 256, sizeof(convert_args));
   convert->programmatic = key_tiles > 0; /* else the step before it has been left out */
   convert_args *c = (convert_args *)convert->args;
   c->seqlen_q = (int)in->seqlen_q;

@@ -87,11 +87,15 @@ assert(tiles.shared_bytes <= block_bytes)
 -- dQ are its own, so that they have one order. Its blocks name no head.
 if not tiles.wide and spec.group == 1 and not score.speaks_of_heads(mask.keep)
     and not mask.searched "q" then
-  local rows = 512 -- of a head: D is kept in shared memory
-  local short = { rows = rows, keys = rows }
-  -- 384 x 128 causal and 512 x 64 are won by 1.2 and more; 512 x 128 full is lost by 4 %.
-  if not tiles.by_rows and mask.trivial and not spec.deterministic then short.keys = 384 end
-  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * rows -- O; D
+  local short = {} -- queries and keys, at most
+  -- Won at 512 by 1.2 and more: but lost by 4 % with 128 columns, full. 768 is won by 6 % with 64
+  -- columns, causal, and lost by 4 to 13 % else; turns, which `det` needs otherwise, cost more.
+  if mask.trivial then
+    short.length = (tiles.by_rows or spec.deterministic) and 512 or 384
+  else
+    short.length = (tiles.by_rows or spec.deterministic) and 1024 or 512
+  end
+  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * short.length -- O; D
   assert(short.shared_bytes <= block_bytes)
   tiles.short = short
   tiles.dq_swizzled = tiles.dq_columns == 64 -- else 16 rows of dQ are packed
@@ -138,7 +142,7 @@ tiles.facts = {
       "products of 64 columns need all of shared memory's bandwidth; this takes some off it"),
 }
 if tiles.short then
-  tiles.facts[#tiles.facts + 1] = fact("one launch", string.format("to %d keys", tiles.short.keys),
+  tiles.facts[#tiles.facts + 1] = fact("one launch", string.format("to %d keys", tiles.short.length),
     "a block takes whole heads; three launches cost a third of the time of 512 keys")
 end
 

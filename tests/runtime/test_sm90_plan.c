@@ -1,0 +1,136 @@
+/* test_sm90_plan.c: which launches the plans of sm90's backward choose, and that they keep to the
+   workspace that they are allowed. Needs no GPU. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gen/render.h"
+#include "gen/spec.h"
+#include "runtime/kernel.h"
+#include "support/expect.h"
+
+typedef struct planner {
+  fa_kernel kernel;
+  render_result text;
+} planner;
+
+static void open_planner(planner *out, const char *words) {
+  fa_spec spec = FA_SPEC_INIT;
+  memset(out, 0, sizeof *out);
+  out->kernel.spec = (fa_spec)FA_SPEC_INIT;
+  expect_ok(fa_spec_parse(&spec, words));
+  expect_ok(spec_canonicalise(&out->kernel.spec, &spec));
+  expect_ok(render_spec(&out->text, &out->kernel.spec, NULL));
+  snprintf(out->kernel.name, sizeof out->kernel.name, "%s", out->text.name);
+  const jit_unit unit = {"launch.c", &out->text.launch};
+  expect_ok(kernel_compile_plan(&out->kernel, &unit, 1));
+  jit_seal(out->kernel.code);
+}
+
+static void close_planner(planner *p) {
+  jit_free(p->kernel.code);
+  render_free(&p->text);
+}
+
+static fa_problem problem_of(const planner *p, int64_t batch, int64_t heads_kv, int64_t seqlen) {
+  static char workspace[256];
+  const fa_plan_tensor any = {workspace, seqlen * 256, 256, 256};
+  return (fa_problem){.batch = batch,
+                      .heads_q = heads_kv * p->kernel.spec.group,
+                      .heads_kv = heads_kv,
+                      .seqlen_q = seqlen,
+                      .seqlen_k = seqlen,
+                      .softmax_scale = 1,
+                      .processors = 132,
+                      .l2_bytes = 50 << 20,
+                      .q = any,
+                      .k = any,
+                      .v = any,
+                      .o = any,
+                      .dout = any,
+                      .dq = any,
+                      .dk = any,
+                      .dv = any,
+                      .workspace = workspace};
+}
+
+/* Steps that are launched. */
+static int count_steps(const fa_plan *plan) {
+  int count = 0;
+  for (int i = 0; i < plan->num_steps; ++i) count += plan->steps[i].grid[0] > 0;
+  return count;
+}
+
+/* ---- One launch -------------------------------------------------------------------------- */
+
+static void short_sequences_of_many_heads_take_one_launch(void **state) {
+  static const struct {
+    const char *words;
+    int batch, seqlen, steps;
+  } cases[] = {
+      {"bwd sm90 bf16 d128 causal", 32, 512, 1}, {"bwd sm90 bf16 d128 causal", 32, 513, 3},
+      {"bwd sm90 bf16 d128 causal", 1, 512, 3},  {"bwd sm90 bf16 d128", 32, 384, 1},
+      {"bwd sm90 bf16 d128", 32, 512, 3},        {"bwd sm90 bf16 d128 det", 32, 512, 1},
+      {"bwd sm90 bf16 d64", 32, 512, 1},         {"bwd sm90 bf16 d64 causal", 32, 1024, 1},
+      {"bwd sm90 bf16 d64 causal", 32, 1025, 3}, {"bwd sm90 bf16 d256", 32, 128, 3},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    planner p;
+    fa_plan plan;
+    open_planner(&p, cases[i].words);
+    const fa_problem problem = problem_of(&p, cases[i].batch, 16, cases[i].seqlen);
+    p.kernel.plan(&problem, &plan);
+    if (count_steps(&plan) != cases[i].steps)
+      fail_msg("%s, batch %d, length %d: %d steps; %d wanted", cases[i].words, cases[i].batch,
+               cases[i].seqlen, count_steps(&plan), cases[i].steps);
+    close_planner(&p);
+  }
+}
+
+/* ---- The workspace ----------------------------------------------------------------------- */
+
+static unsigned long long bytes_within(const planner *p, fa_problem problem, long long limit) {
+  fa_plan plan;
+  problem.workspace_limit = limit;
+  p->kernel.plan(&problem, &plan);
+  return plan.workspace_bytes;
+}
+
+/* From the least that the plan can do with to all that it would take. */
+static void expect_limits_kept(const planner *p, const char *words, int batch, int seqlen) {
+  const fa_problem problem = problem_of(p, batch, 4, seqlen);
+  const unsigned long long all = bytes_within(p, problem, 0), least = bytes_within(p, problem, 1);
+  printf("  %-36s batch %2d, length %5d: %llu bytes, at least %llu\n", words, batch, seqlen, all,
+         least);
+  assert_true(least <= all);
+  if (batch > 1) assert_true(2 * least < all);
+  for (int i = 0; i <= 16; ++i) {
+    const unsigned long long limit = least + 2048 + (all - least) * (unsigned)i / 16;
+    const unsigned long long bytes = bytes_within(p, problem, (long long)limit);
+    if (bytes > limit) fail_msg("%s: %llu bytes where %llu are allowed", words, bytes, limit);
+  }
+}
+
+static void a_limit_of_the_workspace_is_kept(void **state) {
+  static const char *const words[] = {"bwd sm90 bf16 d128", "bwd sm90 f16 d64 gqa4 causal det",
+                                      "bwd sm90 bf16 d256 causal", "bwd sm90 bf16 d192 v128 det"};
+  static const int lengths[] = {100, 512, 1000, 4096};
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(words); ++i) {
+    planner p;
+    open_planner(&p, words[i]);
+    for (size_t n = 0; n < COUNT_OF(lengths); ++n) {
+      expect_limits_kept(&p, words[i], 1, lengths[n]);
+      expect_limits_kept(&p, words[i], 40, lengths[n]);
+    }
+    close_planner(&p);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(short_sequences_of_many_heads_take_one_launch),
+      cmocka_unit_test(a_limit_of_the_workspace_is_kept),
+  };
+  return cmocka_run_group_tests_name("sm90_plan", tests, expect_to_end, NULL);
+}
