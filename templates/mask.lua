@@ -40,13 +40,38 @@ local mask = {
   end),
 }
 
+-- Where instructions count, "the same for all pairs, or a comparison" becomes one comparison, with a
+-- number past every position in the first case; it is formed once, before the loops.
+local past_all = expr.const(1 << 30)
+local far_side = { le = past_all, lt = past_all, ge = simplify.make("neg", "int", past_all) }
+far_side.gt = far_side.ge
+
+local function one_comparison(n)
+  if n.op ~= "or" then return n end
+  local u, c = n[1], n[2]
+  if not linear.uniform(u) then u, c = c, u end
+  if not linear.uniform(u) or not far_side[c.op] or c[1].type ~= "int"
+    or linear.uniform(c[1]) or not linear.uniform(c[2]) then
+    return n
+  end
+  return expr.make(c.op, "truth", c[1], expr.make("select", "int", u, far_side[c.op], c[2]))
+end
+
+local function compared_once(n)
+  if n.op ~= "and" and n.op ~= "or" then return n end
+  return one_comparison(expr.make(n.op, "truth", compared_once(n[1]), compared_once(n[2])))
+end
+
+mask.pairwise = keep and spec.target ~= "cpu" and compared_once(keep) or keep
+
 -- Whether the pair is kept, as a C expression over what names gives: see expr_text.lua. With
 -- names.seqlen_k, the C name of the length, keys past the end are not kept either.
 function mask.predicate(names)
   local inside = names.seqlen_k and mask.open_end
       and string.format("%s < %s", names.k, names.seqlen_k)
   if not keep then return inside or "1" end
-  return inside and inside .. " && " .. text.inline(keep, names, 2) or (text.inline(keep, names))
+  local kept = text.inline(mask.pairwise, names, inside and 2)
+  return inside and inside .. " && " .. kept or kept
 end
 
 -- For an oracle, which knows causal without being told by the file under test.

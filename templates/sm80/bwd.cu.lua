@@ -1,7 +1,7 @@
 % -- Attention backward with mma.sync: preprocess, then one block a key tile, then dQ's conversion.
 % local mask, score = require "mask", require "score"
 % local text, places = require "expr_text", require "sm80.names"
-% local uniforms, position = score.uniforms(places.of, mask.keep)
+% local uniforms, position = score.uniforms(places.of, mask.pairwise)
 % local det, two, factor = spec.deterministic, tiles.stages == 2, not score.unit_derivative
 % local positions = not mask.trivial or score.needs_positions
 % local place_qk, place_v = "place" .. tiles.chunks_qk, "place" .. tiles.chunks_v

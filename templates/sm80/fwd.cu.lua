@@ -1,7 +1,7 @@
 % -- Attention forward with mma.sync: one block is one query tile of one head.
 % local mask, score = require "mask", require "score"
 % local text, places = require "expr_text", require "sm80.names"
-% local uniforms, position = score.uniforms(places.of, mask.keep)
+% local uniforms, position = score.uniforms(places.of, mask.pairwise)
 % local searched
 % if mask.searched "k" then
 %   local group = require("linear").depends(mask.keep).head and "head" or "batch"

@@ -2,7 +2,7 @@
 % local mask, score = require "mask", require "score"
 % local text = require "expr_text"
 % local places = require("gpu_names")("args.", { q = "q_position", k = "k_position", s = "s[i]" })
-% local uniforms, position = score.uniforms(places, mask.keep)
+% local uniforms, position = score.uniforms(places, mask.pairwise)
 % local position_in_last = { seqlen_k = "args.seqlen_k" }
 % for _, name in ipairs(sorted(position)) do position_in_last[name] = position[name] end
 % local score_text = score.identity and "" or score.text(position)
