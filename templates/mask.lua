@@ -314,17 +314,10 @@ end
 
 -- The runs that a search has found: tile_begin, full_begin, full_end, tile_end for each index.
 local function searched_runs(walk)
-  local found = string.format("const int *const found = %s;", walk.searched)
-  if walk.searched_of then
-    return { setup = string.format("int tile_begin = %s, tile_end = 0;\n"
-      .. "for (int i = 0; i < %s; ++i) {\n  %s\n  tile_begin = min(tile_begin, found[0]);\n"
-      .. "  tile_end = max(tile_end, found[3]);\n}", walk.tiles, walk.searched_of,
-      (text.wrap(found):gsub("\n", "\n  "))),
-      runs = { { from = "tile_begin", to = "tile_end", masked = true } } }
-  end
-  local lines = { text.wrap(found) }
-  for i, name in ipairs { "tile_begin", "full_begin", "full_end", "tile_end" } do
-    lines[#lines + 1] = string.format("const int %s = found[%d];", name, i - 1)
+  local lines = { text.wrap(string.format("const tile_bounds &found = %s;", walk.searched)) }
+  for _, bound in ipairs { "tile_begin = begin", "full_begin", "full_end", "tile_end = end" } do
+    local name, member = bound:match "^(%a+_%a+) = (.*)"
+    lines[#lines + 1] = string.format("const int %s = found.%s;", name or bound, member or bound)
   end
   return { setup = table.concat(lines, "\n"), runs = {
     { from = "tile_begin", to = "full_begin", masked = true },
@@ -339,9 +332,8 @@ end
 -- an index; names: as for the predicate, and far, a number past every position. A target that holds
 -- tiles whole, with keys past the end in the last, says so for the mask to cover them: cut = true
 -- where keys are walked; where they are fixed, inside is the C name of "none is past the end". With
--- all_heads the bounds hold for all query heads at once. searched is the place, in C, of the fixed
--- positions' bounds, where these have been looked for before; searched_of, with ends_only, the C name
--- of how many such places, one for each i, are meant together. Gives
+-- all_heads the bounds hold for all query heads at once. searched is the C name of the fixed
+-- positions' tile_bounds, where these have been looked for before. Gives
 --   setup     lines of C
 --   runs      { from, to, masked }, each from the end of the one before
 --   longest   "first" or "last": which fixed positions visit the most

@@ -18,7 +18,7 @@
 %                          shift = "shift", integer = "int", inside = "key_last < a.seqlen_k",
 %                          names = places.of, all_heads = true,
 %                          searched = mask.searched "q"
-%                            and "a.searched + 4 * (batch * a.key_tiles.number + key_tile)" }
+%                            and "a.searched[batch * a.key_tiles.number + key_tile]" }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % include "sm80/prelude.cu.lua"
 
