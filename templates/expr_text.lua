@@ -257,6 +257,35 @@ function text.uniforms(roots, names)
   return table.concat(lines, "\n"), knowing
 end
 
+-- Terms that change along one axis only, "q" or "k", of which a thread has few positions, its rows:
+-- index is the C index of the row at hand. Gives { c_type, name, text } of each, in which `row` is that
+-- index, and names that know them.
+function text.along(axis, roots, names, index)
+  local terms, known, inside = {}, {}, {} -- inside: the names where the terms are formed
+  for _, id in ipairs(names.known and sorted(names.known) or {}) do
+    known[id], inside[id] = names.known[id], names.known[id]
+  end
+  local function take(n)
+    if known[n.id] or n.op == "const" then return end
+    local on = linear.depends(n)
+    local other = axis == "q" and on.k or axis == "k" and on.q
+    local worth = n.op == "table" or n.op == "idiv" or n.op == "mod"
+        or n.op == "mul" or n.op == "add" or n.op == "sub"
+    if on[axis] and not other and not on.s and n.type ~= "truth" and worth then
+      local name = string.format("of_%s_%d", axis, #terms + 1)
+      terms[#terms + 1] = { c_type(n, names), name, (write(n, names, inside, 0)) }
+      known[n.id], inside[n.id] = name .. "[" .. index .. "]", name .. "[row]"
+    else
+      for _, child in ipairs(n) do take(child) end
+    end
+  end
+  for _, root in ipairs(roots) do take(root) end
+  local knowing = {}
+  for _, key in ipairs(sorted(names)) do knowing[key] = names[key] end
+  knowing.known = known
+  return terms, knowing
+end
+
 -- ---- Functions ------------------------------------------------------------------------------------
 
 -- Which functions of `call` some nodes need, by name.

@@ -57,9 +57,25 @@ local function one_comparison(n)
   return expr.make(c.op, "truth", c[1], expr.make("select", "int", u, far_side[c.op], c[2]))
 end
 
+-- x // b == y // b is y // b * b <= x < y // b * b + b, where b is more than 0: the side of the
+-- queries is formed once for a row, and that of the keys divides no more.
+local function without_division(n)
+  local x, y = n[1], n[2]
+  if n.op ~= "eq" or x.op ~= "idiv" or y.op ~= "idiv" or x.type ~= "int" or x[2].id ~= y[2].id
+    or range.of(x[2])[1] < 1 then
+    return n
+  end
+  if linear.depends(y[1]).k then x, y = y, x end
+  local first = expr.make("mul", "int", y, y[2])
+  return expr.make("and", "truth", expr.make("ge", "truth", x[1], first),
+    expr.make("lt", "truth", x[1], expr.make("add", "int", first, y[2])))
+end
+
 local function compared_once(n)
-  if n.op ~= "and" and n.op ~= "or" then return n end
-  return one_comparison(expr.make(n.op, "truth", compared_once(n[1]), compared_once(n[2])))
+  if n.type ~= "truth" or not n[1] then return n end
+  if n[1].type ~= "truth" then return without_division(n) end
+  return one_comparison(expr.make(n.op, "truth", compared_once(n[1]), n[2] and compared_once(n[2]),
+    n[3] and compared_once(n[3])))
 end
 
 mask.pairwise = keep and spec.target ~= "cpu" and compared_once(keep) or keep

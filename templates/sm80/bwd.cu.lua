@@ -411,7 +411,7 @@ ${spec.name}_main(const __grid_constant__ backward_args a) {
   const int key_tile = blockIdx.x - pair * a.key_tiles.number;
 % end
   const int key_first = key_tile * KEYS;
-% if walk.setup ~= "" then
+% if walk.setup:find("key_last") then
   const int key_last = key_first + KEYS - 1;
 % end
 % if positions then

@@ -3,6 +3,10 @@
 % local text = require "expr_text"
 % local places = require("gpu_names")("args.", { q = "q_position", k = "k_position", s = "s[i]" })
 % local uniforms, position = score.uniforms(places, mask.pairwise)
+% local of_rows = {}
+% if mask.searched "k" then -- masks of tables
+%   of_rows, position = text.along("q", { mask.pairwise }, position, "i / 2 % 2")
+% end
 % local position_in_last = { seqlen_k = "args.seqlen_k" }
 % for _, name in ipairs(sorted(position)) do position_in_last[name] = position[name] end
 % local score_text = score.identity and "" or score.text(position)
@@ -207,6 +211,18 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 % local function edit_scores(kept, scored)
 %   local scores = not score.identity and not scored and score.text(position)
 %   local edits = (kept or "") .. (scores or "")
+%   if edits:find("of_q_", 1, true) then
+%     for _, term in ipairs(of_rows) do
+${term[1]} ${term[2]}[2];
+%     end
+#pragma unroll
+for (int row = 0; row < 2; ++row) {
+  const int q_position = thread_q + row * 8;
+%     for _, term in ipairs(of_rows) do
+  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
+%     end
+}
+%   end
 #pragma unroll
 for (int i = 0; i < KEYS / 2; ++i) {
 %   if edits:find("k_position") then

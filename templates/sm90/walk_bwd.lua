@@ -9,6 +9,7 @@ local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = 
                          searched = mask.searched "q" and "args.searched[at_keys.batch * "
                            .. "((args.seqlen_k + KEYS - 1) / KEYS) + key_first / KEYS]" }
 
+walk.setup = walk.setup:gsub("= found%.end;", "= min(found.end, query_tiles);")
 walk.begin, walk.finish = walk.runs[1].from, walk.runs[#walk.runs].to
 walk.needs_shift = not mask.trivial or score.needs_positions
 
