@@ -93,7 +93,7 @@ end
 -- The name of the function behind an operation that C has no sign for; integer forms have their own.
 function text.function_of(n)
   if n.op == "table" then return "within" end
-  if has_sign(n) or n.op == "neg" or n.op == "not" or n.op == "real" or n.op == "select"
+  if has_sign(n) or n.op == "below" or n.op == "neg" or n.op == "not" or n.op == "real" or n.op == "select"
     or not n[1] then
     return nil
   end
@@ -140,6 +140,9 @@ local function write(n, names, known, least)
     local arguments = n.op == "idiv" and n.type == "real" and below(n[1], 6) .. " / " .. below(n[2], 7)
         or below(n[1], 0) .. (n[2] and ", " .. below(n[2], 0) or "")
     result, level = named(calls, called, called .. " of variants") .. "(" .. arguments .. ")", 8
+  elseif n.op == "below" then -- of a and b as unsigned numbers
+    result = "(unsigned)" .. below(n[1], 7) .. " < (unsigned)" .. below(n[2], 7)
+    level = 4
   elseif n.op == "neg" then -- two signs in a row would be a decrement
     result, level = "-" .. below(n[1], n[1].op == "neg" and 8 or 7), 7
   elseif n.op == "not" then

@@ -42,7 +42,7 @@ local mask = {
 
 -- Where instructions count, "the same for all pairs, or a comparison" becomes one comparison, with a
 -- number past every position in the first case; it is formed once, before the loops.
-local past_all = expr.const(1 << 30)
+local past_all = expr.const(1 << 29) -- as names.far of GPU targets
 local far_side = { le = past_all, lt = past_all, ge = simplify.make("neg", "int", past_all) }
 far_side.gt = far_side.ge
 
@@ -78,7 +78,66 @@ local function compared_once(n)
     n[3] and compared_once(n[3])))
 end
 
-mask.pairwise = keep and spec.target ~= "cpu" and compared_once(keep) or keep
+-- ---- Bands ----
+-- Two limits of k - q that are the same for all pairs, or numbers, are one comparison of unsigned
+-- numbers: low <= k - q <= high is k - (q + low) < high - low + 1, where what is below 0 counts as large.
+
+-- What a comparison says of k - q: { low = node } or { high = node }; nil when it says something else.
+local function limit_of(n)
+  if not far_side[n.op] or n[1].type ~= "int" then return nil end
+  local x, y = linear.sum(n[1]), n[2]
+  if not x or x.q * x.k ~= -1 or x.c ~= 0 or #x.atoms > 0 or not linear.uniform(y) then
+    -- k <= q and its like
+    local d = linear.difference(n[1], n[2])
+    if not d or d.q * d.k ~= -1 or #d.atoms > 0 then return nil end
+    x, y = d, expr.const(-d.c)
+  end
+  local strict = (n.op == "lt" or n.op == "gt") and 1 or 0
+  local at_most = n.op == "le" or n.op == "lt"
+  if x.k < 0 then y, at_most = simplify.make("neg", "int", y), not at_most end
+  if at_most then return { high = simplify.make("sub", "int", y, expr.const(strict)) } end
+  return { low = simplify.make("add", "int", y, expr.const(strict)) }
+end
+
+-- A limit further out than any position means the same there, and leaves room for sums.
+local function held(limit)
+  local reach = range.of(limit)
+  if reach[2] > past_all.value then limit = simplify.make("min", "int", limit, past_all) end
+  if reach[1] < -past_all.value then
+    limit = simplify.make("max", "int", limit, simplify.make("neg", "int", past_all))
+  end
+  return limit
+end
+
+local function in_one_band(n)
+  local others, low, high
+  local function both_or(op, a, b) return a and simplify.make(op, "int", a, b) or b end
+  local function visit(m)
+    if m.op == "and" then
+      visit(m[1])
+      return visit(m[2])
+    end
+    local limit = limit_of(m)
+    if not limit then
+      others = others and expr.make("and", "truth", others, m) or m
+    elseif limit.low then
+      low = both_or("max", low, limit.low)
+    else
+      high = both_or("min", high, limit.high)
+    end
+  end
+  visit(n)
+  if not low or not high then return n end
+  low, high = held(low), held(high)
+  local q, k = expr.symbol "q", expr.symbol "k"
+  local width = simplify.make("max", "int", simplify.make("add", "int",
+    simplify.make("sub", "int", high, low), expr.const(1)), expr.const(0))
+  local band = expr.make("below", "truth",
+    expr.make("sub", "int", k, simplify.make("add", "int", q, low)), width)
+  return others and expr.make("and", "truth", band, others) or band
+end
+
+mask.pairwise = keep and spec.target ~= "cpu" and in_one_band(compared_once(keep)) or keep
 
 -- Whether the pair is kept, as a C expression over what names gives: see expr_text.lua. With
 -- names.seqlen_k, the C name of the length, keys past the end are not kept either.
