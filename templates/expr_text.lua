@@ -157,7 +157,11 @@ local function write(n, names, known, least)
     -- && inside || is grouped as compilers advise; the right side of - needs more than its own
     -- level.
     local inner = n.op == "or" and 3 or precedence
-    result = below(n[1], inner) .. " " .. sign .. " " .. below(n[2], inner + 1)
+    local right = n[2]
+    if n.op == "add" and right.op == "const" and right.value < 0 then -- no "+ -64"
+      sign, right = "-", expr.const(-right.value)
+    end
+    result = below(n[1], inner) .. " " .. sign .. " " .. below(right, inner + 1)
     level = precedence
   end
   if level < least then result, level = "(" .. result .. ")", 8 end
