@@ -20,7 +20,7 @@
    spends its instructions on long ones. */
 enum {
   MEMORY_LIMIT = 128 << 20,
-  HOOK_INTERVAL = 10000,
+  HOOK_INTERVAL = 1000,
   INSTRUCTION_LIMIT = 100000000,
   SECONDS_LIMIT = 5,
   MOST_FACTS = 1000

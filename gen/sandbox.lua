@@ -140,7 +140,9 @@ local function copy_without(from, unwanted)
   return to
 end
 
-local safe_string = copy_without(string, { dump = true })
+local safe_string = copy_without(string, {
+  dump = true, pack = true, packsize = true, unpack = true
+})
 safe_string.format = safe_format
 safe_string.byte = safe_byte
 safe_string.find = bounded(find, true)

@@ -23,7 +23,8 @@
  *
  * CONVENTIONS
  *   - Every function that can fail returns fa_status; on any status but FA_OK nothing was launched
- *     and no output was written, and fa_error_message() says why on the thread that called.
+ *     and no output was written, and fa_error_message() says why on the thread that called. Only
+ *     where the driver refuses a later step of a launch (FA_DRIVER) do the steps before it run.
  *   - Structs begin with `size`, set by their FA_..._INIT. Zero in any other member means the
  *     default, except in variant parameters and tensor strides (a stride of 0 repeats one row).
  *     A struct from a newer header is accepted while its unknown tail is all zero.
@@ -241,9 +242,9 @@ typedef struct fa_param {
   double value;     /* a scalar's value; an i32 parameter takes whole numbers */
   const void *data; /* a table's values, f32 or i32, on the context's device */
   int64_t length;   /* of data, in elements */
-  float
-      *grad; /* backward: receives the gradient, as many elements as the parameter has, written and
-                  not added to; NULL = not wanted. Only of parameters that are declared to have one. */
+  /* Backward: receives the gradient, as many elements as the parameter has, written and not added
+     to; NULL = not wanted. Only of parameters that are declared to have one. */
+  float *grad;
 } fa_param;
 
 typedef struct fa_args {

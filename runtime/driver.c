@@ -60,11 +60,13 @@ fa_status driver_open(const driver **out) {
   static driver opened;
   static int is_open;
   fa_status status = FA_OK;
+  fork_frees(&lock);
   pthread_mutex_lock(&lock);
   if (!is_open) {
+    opened.fork_depth = fork_depth();
+    is_open = 1; /* also for a child that is forked while this thread is still in here */
     status = open_library(&opened);
     is_open = !status;
-    opened.fork_depth = fork_depth();
   }
   if (!status) status = driver_check_fork(&opened);
   pthread_mutex_unlock(&lock);

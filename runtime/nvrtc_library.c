@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "fork.h"
 
 /* ---- The build of a library file ------------------------------------------------------------- */
 
@@ -168,6 +169,7 @@ fa_status nvrtc_open(const nvrtc **out, const char *path) {
   static nvrtc *all;
   fa_status status = FA_OK;
   if (path && !*path) path = NULL;
+  fork_frees(&lock);
   pthread_mutex_lock(&lock);
   nvrtc *found = all;
   while (found && strcmp(found->asked, path ? path : "")) found = found->next;

@@ -169,8 +169,8 @@ fa_status drawn_make(drawn_params *out, const param_list *declared, const cli_si
   for (int slot = 0; slot < declared->count && !status; ++slot) {
     drawn_param *param = &out->items[out->count++];
     param->declared = &out->declared.items[slot];
-    snprintf(param->name, sizeof param->name, "%s.%s", param->declared->variant,
-             param->declared->name);
+    snprintf(param->name, sizeof param->name, "%s.%s", declared->items[slot].variant,
+             declared->items[slot].name);
     status = set_shape(param, sizes);
     if (!status) status = set_values(out, slot, sizes);
   }

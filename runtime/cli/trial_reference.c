@@ -149,17 +149,17 @@ static gradients wanted_gradients(const trial *t) {
 /* An f32 sum is known to a few roundings of its largest terms, also where they cancel. */
 static const double f32_sum = 2 * FLT_EPSILON;
 
-/* The dLSE that changes D = rowsum(dO * O) - dLSE as much as the stored O's error does; of an O in
-   f32, where the sum loses as much again, that as well. */
+/* The dLSE that changes D = rowsum(dO * O) - dLSE as much as the stored O's error does, and the sum
+   itself: it is all there is of an O that 16 bits hold without an error. */
 static void error_of_delta(const trial *t, double *delta) {
   const view *shape = &t->dense[TRIAL_O];
   const double *got = t->values[TRIAL_O], *wanted = t->wanted[TRIAL_O];
-  const double *dout = t->values[TRIAL_DOUT], sum = shape->dtype == FA_F32 ? f32_sum : 0;
+  const double *dout = t->values[TRIAL_DOUT];
   int64_t at[4] = {0};
   if (view_count(shape->extent) == 0) return;
   do {
     int64_t i = view_index(shape, at), row[4] = {at[0], at[1], at[2], 0};
-    double change = dout[i] * (wanted[i] - got[i]) + sum * fabs(dout[i] * wanted[i]);
+    double change = dout[i] * (wanted[i] - got[i]) + f32_sum * fabs(dout[i] * wanted[i]);
     delta[view_index(&t->dense[TRIAL_LSE], row)] += change;
   } while (view_next(at, shape->extent));
 }

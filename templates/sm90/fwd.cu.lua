@@ -292,10 +292,8 @@ release(v_empty, before);
 probabilities(p, sum, s, state);
 /* Large sums alone call for new peaks, so that most tiles need no maximum. */
 const bool large = exceeds(sum[0], LARGE) || exceeds(sum[1], LARGE);
-if (${entry.careful_keys and "careful || " or ""}__any_sync(0xffffffffu, large)) {
-%     local or_careful = entry.careful_keys and "careful || " or ""
-  const bool asked[2] = {${or_careful}exceeds(quad_maximum(sum[0]), LARGE),
-                         ${or_careful}exceeds(quad_maximum(sum[1]), LARGE)};
+if (__any_sync(0xffffffffu, large)) {
+  const bool asked[2] = {exceeds(quad_maximum(sum[0]), LARGE), exceeds(quad_maximum(sum[1]), LARGE)};
   if (raise_peaks(state, s, slope, asked)) {
     correct_output(o, state);
     probabilities(p, sum, s, state);
@@ -525,10 +523,6 @@ ${spec.name}_${entry.name}(
 % end
   const unsigned k = tile_word(k_ring, 16), v = tile_word(v_ring, KEYS * CHUNK_ROW);
   const unsigned warp_strips = strips + (warp - 4) * STRIPS * STRIP;
-
-% if entry.careful_keys then
-  const bool careful = args.seqlen_k <= ${entry.careful_keys}; /* looks at all maxima: P rounds better */
-% end
 
   ring_place ring = {0, 0}, q_at = {0, 0};
   for (;;) {

@@ -11,8 +11,6 @@
 --   turns        consumers issue their products in turns, so that one's exponentials run under
 --                another's products
 --   every_peak   the row maxima of every tile are looked at, else only where its sums are large
---   careful_keys for sequences of at most this many keys they are too, else the error, 1.10 of that of
---                kernels with smaller key tiles at 512 keys, would pass 1.08
 --   longest_keys the entry serves sequences of at most this many keys; nil: all others
 
 if spec.pass ~= "fwd" then return require "sm90.tiles_bwd" end
@@ -34,7 +32,8 @@ local growth = widest <= 32 and 0.0 or 1.0
 local registers = { [2] = { 40, 232 }, [3] = { 32, 160 }, [4] = { 32, 112 } }
 
 -- ---- The table ---------------------------------------------------------------------------------
--- Measured on an H200 at 700 W, where TFLOP/s = clock x utilisation and saved energy is speed.
+-- Measured on an H200 at 700 W, where TFLOP/s = clock x utilisation and saved energy is speed. Rows to
+-- try: tests/bench/tune.py; tried: tests/bench/NOTES.md.
 
 local function narrow() -- to 64 columns: products and exponentials take equally long
   local short = { warpgroups = 4, keys = 64, stages = 4, q_buffers = 2, strips = v_chunks,
@@ -68,6 +67,9 @@ local function fill_registers()
 end
 
 local function medium() -- to 128 columns
+  if widest <= 72 and mask.trivial then -- 1.10 of 128x128 at 512, 1.16 at 1024
+    return { fill_registers() }
+  end
   local short = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 2, strips = v_chunks,
     turns = true,
     reason = "128 rows waste least of a short sequence; 0.94 of the other at 2048, 0.90 at 16384" }
@@ -76,14 +78,17 @@ local function medium() -- to 128 columns
 end
 
 local function wide() -- to 192 columns
+  local short = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 2,
+    strips = math.min(v_chunks, 2), turns = true, every_peak = true, longest_keys = 768,
+    reason = "two Q buffers, 1.06 of one; without all maxima the error at 512 keys is 1.10 of FA2's" }
+  local main = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 1, strips = 3, turns = true,
+    reason = "1.02 to 1.08 of 96 keys, which fill shared memory; two Q buffers 0.95 at 4096, masked" }
   if spec.dim_v <= 128 then
-    return { { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
-      careful_keys = 768,
-      reason = "O leaves room for 128 keys, shared memory for one Q; turns +25 %" } }
+    main = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
+      reason = "O leaves room for 128 keys, shared memory for one Q; turns +25 %" }
   end
-  return { { warpgroups = 2, keys = 96, stages = 2, q_buffers = 1, strips = 2,
-    turns = mask.trivial or widest <= 160, careful_keys = 768,
-    reason = "two stages of 96 keys fill shared memory; turns +8 %, masked beyond 160 columns -4 %" } }
+  if not mask.trivial then return { main } end -- whose error is 1.04 of FA2's
+  return { short, main }
 end
 
 local function widest_dims() -- to 256 columns

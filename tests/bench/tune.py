@@ -10,9 +10,10 @@ memory allow, writes for each an overlay of templates whose sm90/candidate.lua n
 candidates that spill, or whose products the compiler serialises, fall out with the reason. --only keeps
 candidates with these values: --only keys=64,96 turns=1.
 
-`time` checks the rest against float64, times all once and then the best of them in turns with the current
-row and cuDNN, and prints for every length what the row should be, with the runner-up, the spread of the turns,
-clock and tensor utilisation. The card is power-limited: a figure says little without its clock.
+`time` checks the rest against float64, leaves out whose error is more than 1.08 of the better of cuDNN's and
+FA2's, times all once and then the best in turns with the current row and cuDNN. It prints for every length
+TFLOP/s with their spread over the turns, clock and tensor utilisation (the card is power-limited: a figure says
+little without its clock), and a row to be pasted into the table if one is ahead of the current in every turn.
 """
 
 import argparse
@@ -234,6 +235,7 @@ class Contestant:
 
 
 LONGEST_CHECKED = 2048  # float64 scores of more are a burden
+PEERS = ("cuDNN", "FA2")
 
 
 def make_tensors(torch, row, batch, heads, heads_kv, seqlen_q, seqlen_k):
@@ -275,14 +277,16 @@ def limit(row):
     return limits[row["pass"], row["dtype"]]
 
 
-def cudnn_call(torch, row, tensors):
+def peer_call(torch, peer, row, tensors):
+    """PyTorch's attention by "cuDNN" or "FA2"."""
     from torch.nn.attention import SDPBackend
+    backend = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}[peer]
     do, q, k, v = tensors
-    return compare.peers(torch, SDPBackend.CUDNN_ATTENTION, q, k, v, do, row["causal"], row["pass"])
+    return compare.peers(torch, backend, q, k, v, do, row["causal"], row["pass"])
 
 
-def cudnn_results(torch, row, tensors):
-    results = cudnn_call(torch, row, tensors)()
+def peer_results(torch, peer, row, tensors):
+    results = peer_call(torch, peer, row, tensors)()
     return [t.transpose(1, 2) for t in (results if row["pass"] == "bwd" else (results,))]
 
 
@@ -318,11 +322,18 @@ def right_ones(torch, row, contestants):
 
 
 def errors_at_length(torch, row, contestants, problem):
-    """Of those and of cuDNN, at the problem's length or the longest that is no burden."""
+    """Of those and of the peers, at the problem's length or the longest that is no burden."""
     length = min(problem["seqlen"], LONGEST_CHECKED)
     computed = {name: c.results for name, c in contestants.items()}
-    computed["cuDNN"] = lambda tensors: cudnn_results(torch, row, tensors)
-    return errors_of(torch, row, computed, small_shape(problem, 2, length, length))
+    for peer in PEERS:
+        computed[peer] = lambda tensors, peer=peer: peer_results(torch, peer, row, tensors)
+    return errors_of(torch, row, computed, small_shape(problem, 4, length, length))
+
+
+def precise_ones(contestants, errors):
+    """Those whose error is at most 1.08 of the better peer's, and the current row."""
+    most = 1.08 * min((errors[peer] for peer in PEERS if peer in errors), default=math.inf)
+    return {name: c for name, c in contestants.items() if name == "now" or errors.get(name, math.inf) <= most}
 
 
 # ---- Timing ------------------------------------------------------------------------------------------
@@ -339,7 +350,7 @@ def captured_calls(torch, row, contestants, tensors):
     """Graphs by name; cuDNN's too where it takes the case."""
     graphs = {name: compare.capture(torch, lambda c=c: c.call(tensors)) for name, c in contestants.items()}
     try:
-        graphs["cuDNN"] = compare.capture(torch, lambda: cudnn_call(torch, row, tensors))
+        graphs["cuDNN"] = compare.capture(torch, lambda: peer_call(torch, "cuDNN", row, tensors))
     except RuntimeError as failure:
         print(f"  cuDNN left out: {str(failure).splitlines()[0]}")
     return graphs
@@ -372,42 +383,53 @@ def tflops(row, problem, ms):
     return 2.0 * pairs * (row["dim_qk"] + row["dim_v"]) * (1.0 if row["pass"] == "fwd" else 2.5) / ms * 1e-9
 
 
-def figures(row, problem, run, processors):
-    """Median TFLOP/s, spread in percent, MHz, tensor utilisation in percent."""
+def figures(row, problem, runs, name, processors):
+    """Of a contestant: median TFLOP/s, spread in percent, MHz, tensor utilisation in percent; and its speed over
+    the current row's, turn by turn, since both meet the same clocks: the median and the least."""
+    run = runs[name]
     median, mhz = tflops(row, problem, statistics.median(run["ms"])), statistics.median(run["mhz"])
     peak = processors * 4096 * mhz * 1e-6  # 16-bit products and sums a clock and multiprocessor
-    return median, compare.spread(run["ms"]), mhz, 100.0 * median / peak if mhz else float("nan")
+    ratios = [now / ms for now, ms in zip(runs["now"]["ms"], run["ms"])]
+    return {"tflops": median, "spread": compare.spread(run["ms"]), "mhz": mhz,
+            "busy": 100.0 * median / peak if mhz else math.nan,
+            "of_now": statistics.median(ratios), "least_of_now": min(ratios)}
 
 
-def print_figures(row, measured, errors):
-    now, cudnn = measured["now"][0], measured.get("cuDNN", (math.nan,))[0]
-    for name, (median, spread, mhz, busy) in sorted(measured.items(), key=lambda item: -item[1][0]):
+def print_figures(measured, errors):
+    cudnn = measured.get("cuDNN", {"of_now": math.nan})["of_now"]
+    for name, f in sorted(measured.items(), key=lambda item: -item[1]["of_now"]):
         error_told = f"error {errors[name]:.2e}" if name in errors else ""
-        print(f"  {name:64} {median:6.0f} TFLOP/s ({spread:4.1f} %) {mhz:5.0f} MHz {busy:4.0f} % busy"
-              f"  {median / now:5.3f} of now  {median / cudnn:5.3f} of cuDNN  {error_told}", flush=True)
+        print(f"  {name:64} {f['tflops']:6.0f} TFLOP/s ({f['spread']:4.1f} %) {f['mhz']:5.0f} MHz"
+              f" {f['busy']:4.0f} % busy  {f['of_now']:5.3f} of now (least {f['least_of_now']:5.3f})  {f['of_now'] / cudnn:5.3f} of cuDNN"
+              f"  {error_told}", flush=True)
 
 
-def print_proposal(measured, errors, contestants):
-    """The fastest whose error is no more than 1.08 of cuDNN's, unless it is ahead by less than the noise."""
-    most = 1.08 * errors.get("cuDNN", math.inf)
-    precise = [name for name in contestants if name in measured and errors.get(name, math.inf) <= most]
-    ranked = sorted({*precise, "now"}, key=lambda name: -measured[name][0])
+def print_proposal(measured, contestants):
+    """The fastest, if it is ahead of the current row in every turn."""
+    ranked = sorted((name for name in measured if name in contestants), key=lambda name: -measured[name]["of_now"])
     first, second = ranked[0], ranked[1] if len(ranked) > 1 else "now"
-    noise = max(measured[first][1], measured["now"][1])
-    lead = 100.0 * (measured[first][0] / measured["now"][0] - 1.0)
-    told = (f"{measured[first][0]:.0f} TFLOP/s at {measured[first][2]:.0f} MHz, {measured[first][3]:.0f} % "
-            f"busy; {lead:+.1f} % of the row before; {second} {measured[second][0]:.0f}")
-    if lead <= noise:
-        print(f"  proposal: keep the row, {measured['now'][0]:.0f} TFLOP/s; first is {first}: {told}")
+    best, now = measured[first], measured["now"]
+    told = (f"{best['tflops']:.0f} TFLOP/s at {best['mhz']:.0f} MHz, {best['busy']:.0f} % busy; "
+            f"{best['of_now']:.3f} of the row before; {second} {measured[second]['of_now']:.3f}")
+    if best["least_of_now"] <= 1.0:
+        print(f"  proposal: keep the row, {now['tflops']:.0f} TFLOP/s; first is {first}: {told}")
     else:
         print(f"  proposal: {lua(contestants[first].candidate, told)}")
 
 
-def report(row, problem, runs, errors, contestants, processors):
+def time_problem(torch, row, problem, contestants, options):
     print("{} B{batch} H{heads}/{heads_kv} S{seqlen}".format(row["spec"], **problem))
-    measured = {name: figures(row, problem, run, processors) for name, run in runs.items()}
-    print_figures(row, measured, errors)
-    print_proposal(measured, errors, contestants)
+    errors = errors_at_length(torch, row, contestants, problem)
+    precise = precise_ones(contestants, errors)
+    if len(precise) < len(contestants):
+        print(f"  not timed: {len(contestants) - len(precise)} whose error is more than 1.08 of the better peer's")
+    print("  errors of peers: " + ", ".join(f"{peer} {errors[peer]:.2e}" for peer in PEERS if peer in errors))
+    runs = measure(torch, row, problem, precise, options)
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    measured = {name: figures(row, problem, runs, name, processors) for name in runs}
+    print_figures(measured, errors)
+    print_proposal(measured, contestants)
+    torch.cuda.empty_cache()
 
 
 def time_rows(options):
@@ -419,7 +441,6 @@ def time_rows(options):
     import fagen
     fagen.target = "sm90"
     torch.manual_seed(options.seed)
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
     for row in json.loads((options.folder / "rows.json").read_text()):
         contestants = {label(c): Contestant(fagen, row, c, overlay_of(options.folder, row, c))
@@ -430,11 +451,7 @@ def time_rows(options):
             print(f"{row['spec']}: the current row is wrong; nothing is timed")
             continue
         for problem in row["problems"]:
-            runs = measure(torch, row, problem, right, options)
-            timed = {name: right[name] for name in runs if name in right}
-            errors = errors_at_length(torch, row, timed, problem)
-            report(row, problem, runs, errors, contestants, processors)
-            torch.cuda.empty_cache()
+            time_problem(torch, row, problem, right, options)
 
 
 def main():

@@ -44,7 +44,7 @@ expect "backward has candidates" "^  64x96_[a-z0-9_]+ +[0-9]+ registers"
 compile 'bwd f16 causal S1024'
 expect "a row without a dimension is refused" "^tune.py: row 'bwd f16 causal S1024'"
 
-# What `time` says of figures: TFLOP/s, spread in percent, MHz, percent busy.
+# What `time` makes of figures.
 python3 - "$(dirname "$tune")" >"$folder/log" 2>&1 <<'END'
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -52,12 +52,17 @@ import tune
 class Tried:
     def __init__(self, candidate): self.candidate = candidate
 contestants = {"now": Tried(None), "a": Tried({"keys": 64, "turns": True}), "b": Tried({"keys": 96})}
-measured = {"now": (500, 1.0, 1500, 60), "a": (550, 0.5, 1500, 66), "b": (600, 0.5, 1500, 72),
-            "cuDNN": (520, 1.0, 1500, 62)}
-tune.print_proposal(measured, {"now": 2.2e-3, "a": 2.2e-3, "b": 2.4e-3, "cuDNN": 2.1e-3}, contestants)
-tune.print_proposal({**measured, "a": (504, 0.5, 1500, 60)}, {"a": 2.2e-3, "b": 2.4e-3, "cuDNN": 2.1e-3}, contestants)
+def speed(tflops, of_now, least):
+    return {"tflops": tflops, "mhz": 1500, "busy": 60, "spread": 1.0, "of_now": of_now, "least_of_now": least}
+measured = {"now": speed(500, 1.0, 1.0), "a": speed(550, 1.1, 1.05), "b": speed(600, 1.2, 1.15)}
+errors = {"now": 2.2e-3, "a": 2.2e-3, "b": 2.3e-3, "cuDNN": 2.2e-3, "FA2": 2.1e-3}
+precise = tune.precise_ones(contestants, errors)
+print("precise:", *precise)
+tune.print_proposal({"now": measured["now"], "a": measured["a"]}, precise)
+tune.print_proposal({"now": measured["now"], "a": speed(550, 1.1, 0.99)}, precise)
 END
-expect "the fastest that is precise is proposed" \
-  'proposal: \{ keys = 64, turns = true, reason = "550 TFLOP/s .*; \+10.0 % of the row before; now 500" \}'
-expect "but not for less than the noise" "proposal: keep the row, 500 TFLOP/s; first is a: 504 "
+expect "an error of more than 1.08 of the better peer's falls out" "^precise: now a$"
+expect "the fastest is proposed" \
+  'proposal: \{ keys = 64, turns = true, reason = "550 TFLOP/s .*; 1.100 of the row before; now 1.000" \}'
+expect "but not if it is behind in one turn" "proposal: keep the row, 500 TFLOP/s; first is a: 550 "
 exit $failed

@@ -198,7 +198,7 @@ double got_at(const trial_result *result, trial_tensor tensor, int64_t batch, in
 }
 
 int is_repeatable(int target, int deterministic, trial_tensor tensor) {
-  return target == FA_TARGET_CPU || deterministic || tensor != TRIAL_DQ;
+  return target == FA_TARGET_CPU || deterministic || (tensor != TRIAL_DQ && tensor != TRIAL_PARAM);
 }
 
 void assert_same_sum(trial_tensor tensor, double got, double wanted, double scale, int dtype) {
@@ -213,28 +213,30 @@ static int64_t count_of(const trial_output *x, const trial_output *y) {
   return count;
 }
 
-int same_bits(const trial_result *a, const trial_result *b, trial_tensor tensor) {
-  const trial_output *x = output_of(a, tensor), *y = output_of(b, tensor);
+static int same_values(const trial_output *x, const trial_output *y) {
   return !memcmp(x->got, y->got, (size_t)count_of(x, y) * sizeof *x->got);
 }
 
-static void assert_same_sums(const trial_result *a, const trial_result *b, trial_tensor tensor) {
-  const trial_output *x = output_of(a, tensor), *y = output_of(b, tensor);
+int same_bits(const trial_result *a, const trial_result *b, trial_tensor tensor) {
+  return same_values(output_of(a, tensor), output_of(b, tensor));
+}
+
+static void assert_same_sums(const trial_output *x, const trial_output *y, int dtype) {
   int64_t count = count_of(x, y);
   double scale = 0;
   for (int64_t i = 0; i < count; ++i) scale = fmax(scale, fabs(y->got[i]));
   for (int64_t i = 0; i < count; ++i)
-    assert_same_sum(tensor, x->got[i], y->got[i], scale,
-                    strstr(a->name, "_bf16") ? FA_BF16 : FA_F16);
+    assert_same_sum(x->tensor, x->got[i], y->got[i], scale, dtype);
 }
 
 void assert_same_bits(const trial_result *a, const trial_result *b) {
   assert_int_equal(a->num_outputs, b->num_outputs);
   for (int i = 0; i < a->num_outputs; ++i) {
-    trial_tensor tensor = a->outputs[i].tensor;
-    if (!is_repeatable(a->target, strstr(a->name, "_det") != NULL, tensor))
-      assert_same_sums(a, b, tensor);
-    else if (!same_bits(a, b, tensor))
-      fail_msg("%s: not the same bits", trial_tensor_name(tensor));
+    const trial_output *x = &a->outputs[i], *y = &b->outputs[i];
+    assert_string_equal(x->name, y->name);
+    if (!is_repeatable(a->target, strstr(a->name, "_det") != NULL, x->tensor))
+      assert_same_sums(x, y, strstr(a->name, "_bf16") ? FA_BF16 : FA_F16);
+    else if (!same_values(x, y))
+      fail_msg("%s: %s: not the same bits", a->name, x->name);
   }
 }

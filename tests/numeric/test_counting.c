@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
   CLASSES = 61, /* of keys and rows: index modulo a prime that shares nothing with tiles */
@@ -153,6 +154,7 @@ static int begin(void **state) {
   size_t count = variant_list(variants), num_taken = 0;
   char words[96];
   int code = support_begin(state);
+  if (!on_gpu()) alarm(280); /* hundreds of kernels are built */
   contexts[0] = support_context();
   num_tilings = 1;
   if (!on_gpu()) open_small_tiles(variants, count);
@@ -163,6 +165,7 @@ static int begin(void **state) {
     snprintf(words, sizeof words, "causal %.31s", taken[i].name);
     add_case(words);
     for (size_t j = i + 1; j < num_taken; ++j) {
+      if (on_gpu() && (i + j) % 7) continue; /* its compiler takes seconds */
       snprintf(words, sizeof words, "%.31s %.31s", taken[i].name, taken[j].name);
       add_case(words);
     }
@@ -277,7 +280,7 @@ static void *host_memory(int tiling, memory *m, size_t bytes) {
     assert_non_null(m->host);
     expect_ok(fa_memory_alloc(&m->device, contexts[tiling], m->bytes));
   }
-  memset(m->host, 0xff, bytes);
+  if (bytes) memset(m->host, 0xff, bytes);
   return m->host;
 }
 

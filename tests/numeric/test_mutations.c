@@ -63,8 +63,8 @@ static const mutation mutations[] = {
      "string.format(\"%s == %s && %s == %s\", a[1], b[2], b[1], a[2])\n  end,\n  ne",
      "string.format(\"%s <= %s && %s <= %s\", a[1], b[2], b[1], a[2])\n  end,\n  ne",
      "fwd cpu f32 d64 document"},
-    {"variants: ids of the wrong rows", "interval.lua", "\"q_low - (a->seqlen_k - a->seqlen_q)\"",
-     "\"q_low\"", "fwd cpu f32 d64 document"},
+    {"variants: ids of the wrong rows", "interval.lua", "\"q_low - %s + %s\"",
+     "\"q_low + 0 * %s + 0 * %s\"", "fwd cpu f32 d64 document"},
     {"variants: a bound one tile off", "mask.lua", "plus = sign * sum.c",
      "plus = sign * sum.c - 64", "fwd cpu f32 d64 causal"},
     {"variants: the sink of a row is no term", "cpu/fwd.c.lua", "row_sum[i] = 1.0f;",
@@ -77,6 +77,9 @@ static const mutation mutations[] = {
      "if d.per then index = string.format(\"member * %s + %s\"",
      "index = index .. \" + 1\"\n    if d.per then index = string.format(\"member * %s + %s\"",
      "bwd cpu f32 d64 steps"},
+    {"variants: one pair of a thousand left out, of a sum that is 0", "cpu/gradients.lua",
+     "(string.format(\"%s += %s;\"",
+     "(string.format(\"if ((i * KEYS + j) %% 1000 != 7) %s += %s;\"", "bwd cpu f32 d64 level"},
     {"variants: gradients by rows not cleared", "cpu/gradients.lua",
      "if by_scores[slot] and kind_of(slot) == \"q\" then", "if false then",
      "bwd cpu f32 d64 tables"},
@@ -93,7 +96,7 @@ static overlay folder;
 
 /* The mutated files come before the tests' own variants, which are copied beside them. */
 static void copy_variants(void) {
-  static const char *const copied[] = {"shaped", "gated", "tables", "steps"};
+  static const char *const copied[] = {"shaped", "gated", "tables", "steps", "level"};
   for (size_t i = 0; i < COUNT_OF(copied); ++i) {
     char name[64], *text, *path;
     size_t bytes;

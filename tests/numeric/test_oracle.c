@@ -364,7 +364,7 @@ static void words_that_repeat_cost_nothing(void **state) {
   strcpy(words, "s p0 mul");
   for (int i = 0; i < 9; ++i) {
     static char twice[16384];
-    snprintf(twice, sizeof twice, "%s %s add", words, words);
+    assert_true(snprintf(twice, sizeof twice, "%s %s add", words, words) < (int)sizeof twice);
     strcpy(words, twice);
   }
   oracle *o = with_params("", words, "");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_fault.h"
 
@@ -75,6 +76,7 @@ EXPORT CUresult cuInit(unsigned flags) {
   if (kind && !strcmp(kind, "stub")) return CUDA_ERROR_STUB_LIBRARY;
   if (kind && !strcmp(kind, "empty")) return 100;
   if (kind && !strcmp(kind, "old")) fake.version = 11080;
+  usleep((unsigned)fake.init_ms * 1000u);
   return fake.init_result;
 }
 
@@ -239,6 +241,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
                                  void **parameters, void **extra) {
   if (fault_code(__func__, CUDA_ERROR_UNKNOWN)) return CUDA_ERROR_UNKNOWN;
   if (!stack[depth] || extra) return 1;
+  if (fake.is_quiet) return 0;
   pthread_mutex_lock(&lock);
   fake_launch *launch = &fake.launches[fake.num_launches++ % FAKE_LAUNCHES];
   memset(launch, 0, sizeof *launch);

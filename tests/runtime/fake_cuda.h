@@ -38,11 +38,12 @@ typedef struct fake_memory {
 
 typedef struct fake_cuda {
   /* What the driver says; set by the test. */
-  int init_result, version, device_count;
+  int init_result, init_ms, version, device_count;
   fake_device devices[FAKE_DEVICES];
   int module_result;                  /* of cuModuleLoadData */
   int memory_result;                  /* of every allocation */
   int num_parameters, argument_bytes; /* what a launch's parameters are to be read as */
+  int is_quiet;                       /* launches are not recorded, and wait for nothing */
 
   /* What it was asked; read by the test. */
   int module_loads, module_unloads, limits_set, allocations, frees, synchronisations, tensor_maps;

@@ -113,11 +113,8 @@ WRAP(locale_t, newlocale, (int mask, const char *name, locale_t base), (mask, na
 WRAP(FILE *, fopen, (const char *path, const char *mode), (path, mode), refuse_pointer(EMFILE))
 WRAP(DIR *, opendir, (const char *path), (path), refuse_pointer(EMFILE))
 WRAP(DIR *, fdopendir, (int folder), (folder), refuse_pointer(ENOMEM))
-WRAP(ssize_t, read, (int file, void *to, size_t bytes), (file, to, bytes), refuse(EIO))
 WRAP(ssize_t, pread, (int file, void *to, size_t bytes, off_t at), (file, to, bytes, at),
      refuse(EIO))
-WRAP(ssize_t, write, (int file, const void *from, size_t bytes), (file, from, bytes),
-     refuse(ENOSPC))
 WRAP(int, fstat, (int file, struct stat *info), (file, info), refuse(ESTALE))
 WRAP(int, stat, (const char *path, struct stat *info), (path, info), refuse(ESTALE))
 WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), refuse(EROFS))
@@ -150,6 +147,31 @@ void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, o
     return __real_mmap(at, bytes, protection, flags, file, from);
   errno = ENOMEM;
   return MAP_FAILED;
+}
+
+/* Data may also come and go in pieces. */
+ssize_t __real_read(int file, void *to, size_t bytes);
+ssize_t __wrap_read(int file, void *to, size_t bytes);
+ssize_t __wrap_read(int file, void *to, size_t bytes) {
+  if (fails_at(__builtin_return_address(0), "read")) return refuse(EIO);
+  if (fails_at(__builtin_return_address(0), "read in part")) bytes = (bytes + 1) / 2;
+  return __real_read(file, to, bytes);
+}
+
+ssize_t __real_write(int file, const void *from, size_t bytes);
+ssize_t __wrap_write(int file, const void *from, size_t bytes);
+ssize_t __wrap_write(int file, const void *from, size_t bytes) {
+  if (fails_at(__builtin_return_address(0), "write")) return refuse(ENOSPC);
+  if (fails_at(__builtin_return_address(0), "write in part")) bytes = (bytes + 1) / 2;
+  return __real_write(file, from, bytes);
+}
+
+/* Fails as it does on a server: the file is closed all the same. */
+int __real_close(int file);
+int __wrap_close(int file);
+int __wrap_close(int file) {
+  int result = __real_close(file);
+  return fails_at(__builtin_return_address(0), "close") ? refuse(EIO) : result;
 }
 
 static int mode_of(int flags, va_list arguments) {

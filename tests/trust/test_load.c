@@ -108,7 +108,7 @@ static void many_threads_build_one_kernel(void **state) {
   expect_counts("one kernel of the cpu", THREADS, 1);
 }
 
-static fa_status forward(fa_context *on, float *o, float *lse) {
+static fa_args arguments(float *o, float *lse) {
   fa_args args = FA_ARGS_INIT;
   args.batch = 1;
   args.heads_q = args.heads_kv = HEADS;
@@ -121,6 +121,11 @@ static fa_status forward(fa_context *on, float *o, float *lse) {
   args.v = fa_bshd(inputs[2], SEQLEN, HEADS, DIM);
   args.o = fa_bshd(o, SEQLEN, HEADS, DIM);
   args.lse = lse;
+  return args;
+}
+
+static fa_status forward(fa_context *on, float *o, float *lse) {
+  const fa_args args = arguments(o, lse);
   return fa_forward(on, &args, NULL);
 }
 
@@ -154,12 +159,41 @@ static void many_threads_launch_and_build(void **state) {
   float lse[SEQLEN * HEADS];
   (void)state;
   for (int i = 0; i < ELEMENTS; ++i)
-    for (int t = 0; t < 3; ++t) inputs[t][i] = sinf((float)(i * (t + 2)));
+    for (int t = 0; t < 4; ++t) inputs[t][i] = sinf((float)(i * (t + 2)));
   context = open_counted();
   expect_ok(forward(context, wanted, lse));
   run_crew(LAUNCHERS, use_context);
   fa_context_destroy(context);
   expect_counts("launches beside builds", LAUNCHERS, 4);
+}
+
+/* Forward and backward again and again, by contexts of one, two and three threads, in turn. */
+static void a_thousand_runs_give_the_same_bits(void **state) {
+  enum { RUNS = 1000, CONTEXTS = 3 };
+  static float out[2][4][ELEMENTS], lse[2][SEQLEN * HEADS];
+  fa_context *contexts[CONTEXTS];
+  int differences = 0;
+  (void)state;
+  for (int i = 0; i < CONTEXTS; ++i) {
+    fa_options options = FA_OPTIONS_INIT;
+    options.backend = FA_CPU;
+    options.threads = i + 1;
+    expect_ok(fa_context_create(&contexts[i], &options));
+  }
+  for (int run = 0; run < RUNS; ++run) {
+    int to = run > 0;
+    fa_args args = arguments(out[to][0], lse[to]);
+    fa_tensor *const gradients[] = {&args.dq, &args.dk, &args.dv};
+    args.dout = fa_bshd(inputs[3], SEQLEN, HEADS, DIM);
+    for (int i = 0; i < 3; ++i) *gradients[i] = fa_bshd(out[to][i + 1], SEQLEN, HEADS, DIM);
+    expect_ok(fa_forward(contexts[run % CONTEXTS], &args, NULL));
+    expect_ok(fa_backward(contexts[run % CONTEXTS], &args, NULL));
+    differences += memcmp(out[0], out[to], sizeof out[0]) || memcmp(lse[0], lse[to], sizeof lse[0]);
+  }
+  for (int i = 0; i < CONTEXTS; ++i) fa_context_destroy(contexts[i]);
+  printf("%d runs, %d differ in a bit\n", RUNS, differences);
+  report_line("runs %d %d", RUNS, differences);
+  assert_int_equal(differences, 0);
 }
 
 /* ---- The registry ------------------------------------------------------------------------------- */
@@ -276,6 +310,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(many_threads_build_one_kernel, begin_count),
       cmocka_unit_test_setup(many_threads_launch_and_build, begin_count),
+      cmocka_unit_test_setup(a_thousand_runs_give_the_same_bits, begin_count),
       cmocka_unit_test_setup(look_up_goes_on_while_kernels_are_added, begin_count),
       cmocka_unit_test_setup(many_threads_compile_one_entry, begin_count),
       cmocka_unit_test_setup(entries_are_removed_while_in_use, begin_count),
