@@ -93,7 +93,7 @@ end
 -- The name of the function behind an operation that C has no sign for; integer forms have their own.
 function text.function_of(n)
   if n.op == "table" then return "within" end
-  if has_sign(n) or n.op == "neg" or n.op == "not" or n.op == "real" or n.op == "select"
+  if has_sign(n) or n.op == "below" or n.op == "neg" or n.op == "not" or n.op == "real" or n.op == "select"
     or not n[1] then
     return nil
   end
@@ -140,6 +140,9 @@ local function write(n, names, known, least)
     local arguments = n.op == "idiv" and n.type == "real" and below(n[1], 6) .. " / " .. below(n[2], 7)
         or below(n[1], 0) .. (n[2] and ", " .. below(n[2], 0) or "")
     result, level = named(calls, called, called .. " of variants") .. "(" .. arguments .. ")", 8
+  elseif n.op == "below" then -- of a and b as unsigned numbers
+    result = "(unsigned)" .. below(n[1], 7) .. " < (unsigned)" .. below(n[2], 7)
+    level = 4
   elseif n.op == "neg" then -- two signs in a row would be a decrement
     result, level = "-" .. below(n[1], n[1].op == "neg" and 8 or 7), 7
   elseif n.op == "not" then
@@ -154,7 +157,11 @@ local function write(n, names, known, least)
     -- && inside || is grouped as compilers advise; the right side of - needs more than its own
     -- level.
     local inner = n.op == "or" and 3 or precedence
-    result = below(n[1], inner) .. " " .. sign .. " " .. below(n[2], inner + 1)
+    local right = n[2]
+    if n.op == "add" and right.op == "const" and right.value < 0 then -- no "+ -64"
+      sign, right = "-", expr.const(-right.value)
+    end
+    result = below(n[1], inner) .. " " .. sign .. " " .. below(right, inner + 1)
     level = precedence
   end
   if level < least then result, level = "(" .. result .. ")", 8 end
@@ -255,6 +262,35 @@ function text.uniforms(roots, names)
   for _, key in ipairs(sorted(names)) do knowing[key] = names[key] end
   knowing.known = known
   return table.concat(lines, "\n"), knowing
+end
+
+-- Terms that change along one axis only, "q" or "k", of which a thread has few positions, its rows:
+-- index is the C index of the row at hand. Gives { c_type, name, text } of each, in which `row` is that
+-- index, and names that know them.
+function text.along(axis, roots, names, index)
+  local terms, known, inside = {}, {}, {} -- inside: the names where the terms are formed
+  for _, id in ipairs(names.known and sorted(names.known) or {}) do
+    known[id], inside[id] = names.known[id], names.known[id]
+  end
+  local function take(n)
+    if known[n.id] or n.op == "const" then return end
+    local on = linear.depends(n)
+    local other = axis == "q" and on.k or axis == "k" and on.q
+    local worth = n.op == "table" or n.op == "idiv" or n.op == "mod"
+        or n.op == "mul" or n.op == "add" or n.op == "sub"
+    if on[axis] and not other and not on.s and n.type ~= "truth" and worth then
+      local name = string.format("of_%s_%d", axis, #terms + 1)
+      terms[#terms + 1] = { c_type(n, names), name, (write(n, names, inside, 0)) }
+      known[n.id], inside[n.id] = name .. "[" .. index .. "]", name .. "[row]"
+    else
+      for _, child in ipairs(n) do take(child) end
+    end
+  end
+  for _, root in ipairs(roots) do take(root) end
+  local knowing = {}
+  for _, key in ipairs(sorted(names)) do knowing[key] = names[key] end
+  knowing.known = known
+  return terms, knowing
 end
 
 -- ---- Functions ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
 % local by_head = linear.depends(mask.keep).head
 % local function called(name) return lines:find(name .. "(", 1, true) end
 
-/* ---- The search ------------------------------------------------------------------------------- */
+/* ---- The search ------------------------------------------------------------------------------ */
 
 /* In 64 bits, which no sum of positions and parameters leaves. */
 namespace wide {
@@ -46,8 +46,8 @@ DEVICE void range_of(const int *values, long long count, long long *low, long lo
 
 enum { NONE, SOME, ALL };
 
-/* What the mask keeps of the pairs of a tile, found from the ranges of its positions: SOME where that
- * is not certain. */
+/* What the mask keeps of the pairs of a tile, found from the ranges of its positions: SOME where
+ * that is not certain. */
 DEVICE int tile_kept(const search_args &args, int batch, int head, long long q_low,
                      long long q_high, long long k_low, long long k_high) {
   ${lines}
@@ -56,7 +56,7 @@ DEVICE int tile_kept(const search_args &args, int batch, int head, long long q_l
 } // namespace wide
 
 /* Of each tile of ${forward and "queries" or "keys"}: the ${forward and "key" or "query"} tiles to walk, from the first to the last that is not empty, and
- * the longest run of full ones. Grid: tiles x ${by_head and "heads_q x " or ""}batch, all in x. */
+ * the longest runs of full ones and of empty ones between. Grid: tiles x ${by_head and "heads_q x " or ""}batch, all in x. */
 extern "C" __global__ void __launch_bounds__(128)
 ${spec.name}_search(const __grid_constant__ search_args args) {
   enum { MOST = 16384 }; /* tiles; of more than these all are walked with the mask */
@@ -72,23 +72,25 @@ ${spec.name}_search(const __grid_constant__ search_args args) {
   const int shift = args.seqlen_k - args.seqlen_q;
   const int fixed_first = (blockIdx.x - group * fixed_tiles) * args.fixed;
   const int fixed_last = min(fixed_first + args.fixed, args.seqlen_${fixed}) - 1;
-  int *found = args.searched + 4 * blockIdx.x;
+  tile_bounds &found = args.searched[blockIdx.x];
   if (tiles > MOST) {
-    if (threadIdx.x < 4)
-      found[threadIdx.x] = threadIdx.x == 0 ? 0 : tiles;
+    if (threadIdx.x == 0)
+      found = {0, tiles, tiles, tiles, 0, 0};
     return;
   }
   for (int tile = threadIdx.x; tile < tiles; tile += 128) {
     const int first = tile * args.walked;
     const int last = min(first + args.walked, args.seqlen_${walked}) - 1;
 % if forward then
-    int all = wide::tile_kept(args, batch, head, fixed_first + shift, fixed_last + shift, first, last);
+    int all = wide::tile_kept(args, batch, head, fixed_first + shift, fixed_last + shift, first,
+                              last);
 %   if mask.open_end then
     if (all == wide::ALL && first + args.walked > args.seqlen_k)
       all = wide::SOME; /* keys past the end are hidden by the mask */
 %   end
 % else
-    int all = wide::tile_kept(args, batch, head, first + shift, last + shift, fixed_first, fixed_last);
+    int all = wide::tile_kept(args, batch, head, first + shift, last + shift, fixed_first,
+                              fixed_last);
 %   if mask.open_end then
     if (all == wide::ALL && fixed_first + args.fixed > args.seqlen_k)
       all = wide::SOME; /* keys past the end are hidden by the mask */
@@ -99,9 +101,13 @@ ${spec.name}_search(const __grid_constant__ search_args args) {
   __syncthreads();
   if (threadIdx.x > 0)
     return;
-  int begin = tiles, end = 0, full_begin = 0, full_end = 0, run = 0;
+  int begin = tiles, end = 0, full_begin = 0, full_end = 0, gap_begin = 0, gap_end = 0, run = 0;
   for (int tile = 0; tile < tiles; ++tile) {
     if (kept[tile] != wide::NONE) {
+      if (end > 0 && tile - end > gap_end - gap_begin) {
+        gap_begin = end;
+        gap_end = tile;
+      }
       begin = min(begin, tile);
       end = tile + 1;
     }
@@ -111,9 +117,7 @@ ${spec.name}_search(const __grid_constant__ search_args args) {
       full_end = tile + 1;
     }
   }
-  const bool any_full = full_end > full_begin;
-  found[0] = begin;
-  found[1] = any_full ? full_begin : end;
-  found[2] = any_full ? full_end : end;
-  found[3] = end;
+  if (full_end == full_begin)
+    full_begin = full_end = end;
+  found = {begin, full_begin, full_end, end, gap_begin, gap_end};
 }

@@ -40,13 +40,113 @@ local mask = {
   end),
 }
 
+-- Where instructions count, "the same for all pairs, or a comparison" becomes one comparison, with a
+-- number past every position in the first case; it is formed once, before the loops.
+local past_all = expr.const(1 << 29) -- as names.far of GPU targets
+local far_side = { le = past_all, lt = past_all, ge = simplify.make("neg", "int", past_all) }
+far_side.gt = far_side.ge
+
+local function one_comparison(n)
+  if n.op ~= "or" then return n end
+  local u, c = n[1], n[2]
+  if not linear.uniform(u) then u, c = c, u end
+  if not linear.uniform(u) or not far_side[c.op] or c[1].type ~= "int"
+    or linear.uniform(c[1]) or not linear.uniform(c[2]) then
+    return n
+  end
+  return expr.make(c.op, "truth", c[1], expr.make("select", "int", u, far_side[c.op], c[2]))
+end
+
+-- x // b == y // b is y // b * b <= x < y // b * b + b, where b is more than 0: the side of the
+-- queries is formed once for a row, and that of the keys divides no more.
+local function without_division(n)
+  local x, y = n[1], n[2]
+  if n.op ~= "eq" or x.op ~= "idiv" or y.op ~= "idiv" or x.type ~= "int" or x[2].id ~= y[2].id
+    or range.of(x[2])[1] < 1 then
+    return n
+  end
+  if linear.depends(y[1]).k then x, y = y, x end
+  local first = expr.make("mul", "int", y, y[2])
+  return expr.make("and", "truth", expr.make("ge", "truth", x[1], first),
+    expr.make("lt", "truth", x[1], expr.make("add", "int", first, y[2])))
+end
+
+local function compared_once(n)
+  if n.type ~= "truth" or not n[1] then return n end
+  if n[1].type ~= "truth" then return without_division(n) end
+  return one_comparison(expr.make(n.op, "truth", compared_once(n[1]), n[2] and compared_once(n[2]),
+    n[3] and compared_once(n[3])))
+end
+
+-- ---- Bands ----
+-- Two limits of k - q that are the same for all pairs, or numbers, are one comparison of unsigned
+-- numbers: low <= k - q <= high is k - (q + low) < high - low + 1, where what is below 0 counts as large.
+
+-- What a comparison says of k - q: { low = node } or { high = node }; nil when it says something else.
+local function limit_of(n)
+  if not far_side[n.op] or n[1].type ~= "int" then return nil end
+  local x, y = linear.sum(n[1]), n[2]
+  if not x or x.q * x.k ~= -1 or x.c ~= 0 or #x.atoms > 0 or not linear.uniform(y) then
+    -- k <= q and its like
+    local d = linear.difference(n[1], n[2])
+    if not d or d.q * d.k ~= -1 or #d.atoms > 0 then return nil end
+    x, y = d, expr.const(-d.c)
+  end
+  local strict = (n.op == "lt" or n.op == "gt") and 1 or 0
+  local at_most = n.op == "le" or n.op == "lt"
+  if x.k < 0 then y, at_most = simplify.make("neg", "int", y), not at_most end
+  if at_most then return { high = simplify.make("sub", "int", y, expr.const(strict)) } end
+  return { low = simplify.make("add", "int", y, expr.const(strict)) }
+end
+
+-- A limit further out than any position means the same there, and leaves room for sums.
+local function held(limit)
+  local reach = range.of(limit)
+  if reach[2] > past_all.value then limit = simplify.make("min", "int", limit, past_all) end
+  if reach[1] < -past_all.value then
+    limit = simplify.make("max", "int", limit, simplify.make("neg", "int", past_all))
+  end
+  return limit
+end
+
+local function in_one_band(n)
+  local others, low, high
+  local function both_or(op, a, b) return a and simplify.make(op, "int", a, b) or b end
+  local function visit(m)
+    if m.op == "and" then
+      visit(m[1])
+      return visit(m[2])
+    end
+    local limit = limit_of(m)
+    if not limit then
+      others = others and expr.make("and", "truth", others, m) or m
+    elseif limit.low then
+      low = both_or("max", low, limit.low)
+    else
+      high = both_or("min", high, limit.high)
+    end
+  end
+  visit(n)
+  if not low or not high then return n end
+  low, high = held(low), held(high)
+  local q, k = expr.symbol "q", expr.symbol "k"
+  local width = simplify.make("max", "int", simplify.make("add", "int",
+    simplify.make("sub", "int", high, low), expr.const(1)), expr.const(0))
+  local band = expr.make("below", "truth",
+    expr.make("sub", "int", k, simplify.make("add", "int", q, low)), width)
+  return others and expr.make("and", "truth", band, others) or band
+end
+
+mask.pairwise = keep and spec.target ~= "cpu" and in_one_band(compared_once(keep)) or keep
+
 -- Whether the pair is kept, as a C expression over what names gives: see expr_text.lua. With
 -- names.seqlen_k, the C name of the length, keys past the end are not kept either.
 function mask.predicate(names)
   local inside = names.seqlen_k and mask.open_end
       and string.format("%s < %s", names.k, names.seqlen_k)
   if not keep then return inside or "1" end
-  return inside and inside .. " && " .. text.inline(keep, names, 2) or (text.inline(keep, names))
+  local kept = text.inline(mask.pairwise, names, inside and 2)
+  return inside and inside .. " && " .. kept or kept
 end
 
 -- For an oracle, which knows causal without being told by the file under test.
@@ -289,17 +389,10 @@ end
 
 -- The runs that a search has found: tile_begin, full_begin, full_end, tile_end for each index.
 local function searched_runs(walk)
-  local found = string.format("const int *const found = %s;", walk.searched)
-  if walk.searched_of then
-    return { setup = string.format("int tile_begin = %s, tile_end = 0;\n"
-      .. "for (int i = 0; i < %s; ++i) {\n  %s\n  tile_begin = min(tile_begin, found[0]);\n"
-      .. "  tile_end = max(tile_end, found[3]);\n}", walk.tiles, walk.searched_of,
-      (text.wrap(found):gsub("\n", "\n  "))),
-      runs = { { from = "tile_begin", to = "tile_end", masked = true } } }
-  end
-  local lines = { text.wrap(found) }
-  for i, name in ipairs { "tile_begin", "full_begin", "full_end", "tile_end" } do
-    lines[#lines + 1] = string.format("const int %s = found[%d];", name, i - 1)
+  local lines = { text.wrap(string.format("const tile_bounds &found = %s;", walk.searched)) }
+  for _, bound in ipairs { "tile_begin = begin", "full_begin", "full_end", "tile_end = end" } do
+    local name, member = bound:match "^(%a+_%a+) = (.*)"
+    lines[#lines + 1] = string.format("const int %s = found.%s;", name or bound, member or bound)
   end
   return { setup = table.concat(lines, "\n"), runs = {
     { from = "tile_begin", to = "full_begin", masked = true },
@@ -314,9 +407,8 @@ end
 -- an index; names: as for the predicate, and far, a number past every position. A target that holds
 -- tiles whole, with keys past the end in the last, says so for the mask to cover them: cut = true
 -- where keys are walked; where they are fixed, inside is the C name of "none is past the end". With
--- all_heads the bounds hold for all query heads at once. searched is the place, in C, of the fixed
--- positions' bounds, where these have been looked for before; searched_of, with ends_only, the C name
--- of how many such places, one for each i, are meant together. Gives
+-- all_heads the bounds hold for all query heads at once. searched is the C name of the fixed
+-- positions' tile_bounds, where these have been looked for before. Gives
 --   setup     lines of C
 --   runs      { from, to, masked }, each from the end of the one before
 --   longest   "first" or "last": which fixed positions visit the most

@@ -14,6 +14,7 @@ typedef struct divisor {
 } divisor;
 
 % include "parameters.c.lua"
+% include "gpu_search_args.cu.lua"
 % local has_params = #require("params").slots > 0
 % if spec.pass == "fwd" then
 typedef struct forward_args {
@@ -24,7 +25,7 @@ typedef struct forward_args {
   tensor q, k, v, o;
   float *lse; /* batch x heads_q x seqlen_q */
 %   if require("mask").searched "k" then
-  const int *searched; /* bounds of key tiles for each query tile */
+  const tile_bounds *searched; /* bounds of key tiles for each query tile */
 %   end
 %   if has_params then
   parameters p;
@@ -59,7 +60,7 @@ typedef struct backward_args {
   int *turns; /* how many blocks have started; then pairs x key tiles: turns passed */
 %   end
 %   if require("mask").searched "q" then
-  const int *searched; /* bounds of query tiles for each key tile */
+  const tile_bounds *searched; /* bounds of query tiles for each key tile */
 %   end
 %   if has_params then
   parameters p;
@@ -75,4 +76,3 @@ typedef struct convert_args {
 } convert_args;
 % end
 % include "gpu_sink_args.cu.lua"
-% include "gpu_search_args.cu.lua"

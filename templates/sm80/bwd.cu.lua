@@ -1,7 +1,7 @@
 % -- Attention backward with mma.sync: preprocess, then one block a key tile, then dQ's conversion.
 % local mask, score = require "mask", require "score"
 % local text, places = require "expr_text", require "sm80.names"
-% local uniforms, position = score.uniforms(places.of, mask.keep)
+% local uniforms, position = score.uniforms(places.of, mask.pairwise)
 % local det, two, factor = spec.deterministic, tiles.stages == 2, not score.unit_derivative
 % local positions = not mask.trivial or score.needs_positions
 % local place_qk, place_v = "place" .. tiles.chunks_qk, "place" .. tiles.chunks_v
@@ -18,7 +18,7 @@
 %                          shift = "shift", integer = "int", inside = "key_last < a.seqlen_k",
 %                          names = places.of, all_heads = true,
 %                          searched = mask.searched "q"
-%                            and "a.searched + 4 * (batch * a.key_tiles.number + key_tile)" }
+%                            and "a.searched[batch * a.key_tiles.number + key_tile]" }
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % include "sm80/prelude.cu.lua"
 
@@ -411,7 +411,7 @@ ${spec.name}_main(const __grid_constant__ backward_args a) {
   const int key_tile = blockIdx.x - pair * a.key_tiles.number;
 % end
   const int key_first = key_tile * KEYS;
-% if walk.setup ~= "" then
+% if walk.setup:find("key_last") then
   const int key_last = key_first + KEYS - 1;
 % end
 % if positions then

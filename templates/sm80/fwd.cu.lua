@@ -1,11 +1,11 @@
 % -- Attention forward with mma.sync: one block is one query tile of one head.
 % local mask, score = require "mask", require "score"
 % local text, places = require "expr_text", require "sm80.names"
-% local uniforms, position = score.uniforms(places.of, mask.keep)
+% local uniforms, position = score.uniforms(places.of, mask.pairwise)
 % local searched
 % if mask.searched "k" then
 %   local group = require("linear").depends(mask.keep).head and "head" or "batch"
-%   searched = "a.searched + 4 * (" .. group .. " * a.query_tiles.number + query_tile)"
+%   searched = "a.searched[" .. group .. " * a.query_tiles.number + query_tile]"
 % end
 % local walk = mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                          tile = tiles.keys, tiles = "a.key_tiles", length = "a.seqlen_k",

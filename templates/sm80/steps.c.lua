@@ -54,11 +54,11 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 %   local by_head = linear.depends(mask.keep).head
   const long long groups = in->batch${by_head and " * in->heads_q" or ""};
   const long long fixed = QUERIES, walked = KEYS;
-  int *searched = (int *)in->workspace;
+  tile_bounds *searched = (tile_bounds *)in->workspace;
   out->num_parts = 1;
   out->parts[0].name = "bounds of key tiles";
   out->parts[0].offset = 0;
-  out->parts[0].bytes = (unsigned long long)(groups * query_tiles * 16 + 255) / 256 * 256;
+  out->parts[0].bytes = (groups * query_tiles * sizeof(tile_bounds) + 255) / 256 * 256;
   out->workspace_bytes = out->parts[0].bytes;
 %   include "gpu_search_steps.c.lua"
 
@@ -115,7 +115,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 % end
 
 % if spec.pass == "bwd" and mask.searched "q" then
-  int *searched = add_part(out, in, "bounds of query tiles", in->batch * key_tiles * 16);
+  tile_bounds *searched = add_part(
+      out, in, "bounds of query tiles", in->batch * key_tiles * (long long)sizeof(tile_bounds));
   const long long fixed = KEYS, walked = QUERIES;
 %   include "gpu_search_steps.c.lua"
 

@@ -1,5 +1,6 @@
 % -- The argument blocks, declared alike in the kernels and in their launch plan.
 % include "parameters.c.lua"
+% include "gpu_search_args.cu.lua"
 typedef struct forward_args {
   int seqlen_q, seqlen_k, heads_q;
   float softmax_scale;
@@ -11,7 +12,7 @@ typedef struct forward_args {
   unsigned *drawn;  /* tiles drawn beyond the first of each block; NULL: they go round the blocks */
 % end
 % if require("mask").searched "k" then
-  const int *searched; /* bounds of key tiles for each ROWS queries */
+  const tile_bounds *searched; /* bounds of key tiles for each ROWS queries */
   int row_tiles;       /* such of a head */
 % end
 % if #require("params").slots > 0 then
@@ -24,4 +25,3 @@ typedef struct clear_args {
   unsigned *drawn;
 } clear_args;
 % end
-% include "gpu_search_args.cu.lua"

@@ -8,6 +8,7 @@ typedef struct tensor {
 } tensor;
 
 % include "parameters.c.lua"
+% include "gpu_search_args.cu.lua"
 typedef struct preprocess_args {
   int seqlen_q, heads_q;
   tensor o, dout;
@@ -41,7 +42,7 @@ typedef struct backward_args {
   float softmax_scale;
   float exponent_scale; /* softmax_scale in exponents of 2 */
 %   if require("mask").searched "q" then
-  const int *searched; /* bounds of query tiles for each key tile */
+  const tile_bounds *searched; /* bounds of query tiles for each key tile */
 %   end
 %   if #require("params").slots > 0 then
   parameters p;
@@ -56,4 +57,3 @@ typedef struct convert_args {
 } convert_args;
 % end
 % include "gpu_sink_args.cu.lua"
-% include "gpu_search_args.cu.lua"

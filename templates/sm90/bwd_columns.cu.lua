@@ -6,7 +6,7 @@
 % -- A score that a variant has changed is scaled already.
 % local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
 % local text = require "expr_text"
-% local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.keep)
+% local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
 % local before = grouped and "member * query_tiles + " or ""
 % local dout_at = tiles.dout_stages == 2 and "at" or "dout_at"
 enum {

@@ -6,7 +6,7 @@
 % -- A score that a variant has changed is scaled already.
 % local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
 % local text = require "expr_text"
-% local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.keep)
+% local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
 % local before = grouped and "(head - at_keys.head_kv * GROUP) * query_tiles + " or ""
 % local v_rest = (spec.dim_v + 15) // 16 > tiles.v_steps
 enum { V_STEPS = ${tiles.v_steps} /* of V's columns, in 16s, that stay in registers */ };

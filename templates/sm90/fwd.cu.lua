@@ -2,7 +2,11 @@
 % local mask, score = require "mask", require "score"
 % local text = require "expr_text"
 % local places = require("gpu_names")("args.", { q = "q_position", k = "k_position", s = "s[i]" })
-% local uniforms, position = score.uniforms(places, mask.keep)
+% local uniforms, position = score.uniforms(places, mask.pairwise)
+% local of_rows = {}
+% if mask.searched "k" then -- masks of tables
+%   of_rows, position = text.along("q", { mask.pairwise }, position, "i / 2 % 2")
+% end
 % local position_in_last = { seqlen_k = "args.seqlen_k" }
 % for _, name in ipairs(sorted(position)) do position_in_last[name] = position[name] end
 % local score_text = score.identity and "" or score.text(position)
@@ -26,7 +30,20 @@
 struct tile_work {
   int row_first, head, batch;
   int key_tile_begin, key_tile_end; /* what it loads; begin < 0: no tile is left */
+% if mask.searched "k" then
+  int gap_begin, gap; /* key tiles that nobody needs, and that key_tile does not count */
+% end
 };
+% if mask.searched "k" then
+
+/* A key tile without those of the gap, and the other way round. */
+DEVICE int without_gap(int tile, const tile_work &work) {
+  return tile <= work.gap_begin ? tile : max(tile - work.gap, work.gap_begin);
+}
+DEVICE int beyond_gap(int tile, const tile_work &work) {
+  return tile < work.gap_begin ? tile : tile + work.gap;
+}
+% end
 
 /* ---- Products -------------------------------------------------------------------------------- */
 
@@ -194,10 +211,27 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 % local function edit_scores(kept, scored)
 %   local scores = not score.identity and not scored and score.text(position)
 %   local edits = (kept or "") .. (scores or "")
+%   if edits:find("of_q_", 1, true) then
+%     for _, term in ipairs(of_rows) do
+${term[1]} ${term[2]}[2];
+%     end
+#pragma unroll
+for (int row = 0; row < 2; ++row) {
+  const int q_position = thread_q + row * 8;
+%     for _, term in ipairs(of_rows) do
+  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
+%     end
+}
+%   end
 #pragma unroll
 for (int i = 0; i < KEYS / 2; ++i) {
 %   if edits:find("k_position") then
+%     if mask.searched "k" then
+  const int k_position =
+      beyond_gap(key_tile, work) * KEYS + thread_column + i / 4 * 8 + i % 2;
+%     else
   const int k_position = key_tile * KEYS + thread_column + i / 4 * 8 + i % 2;
+%     end
 %   end
 %   if edits:find("q_position") then
   const int q_position = thread_q + i / 2 % 2 * 8;
@@ -283,8 +317,8 @@ advance<STAGES>(ring);
 %   local head = require("linear").depends(mask.keep).head
 %   local group = head and "(%sbatch * args.heads_q + %shead)" or "%sbatch"
 %   local function place(of, i)
-%     return string.format("args.searched + 4 * (%s * args.row_tiles + "
-%       .. "min(%srow_first / ROWS + %s, args.row_tiles - 1))", (group:gsub("%%s", of)), of, i)
+%     return string.format("args.searched[%s * args.row_tiles + "
+%       .. "min(%srow_first / ROWS + %s, args.row_tiles - 1)]", (group:gsub("%%s", of)), of, i)
 %   end
 %   searched = { of_block = place("", "i"), of_rows = place("work.", "consumer") }
 % end
@@ -293,8 +327,7 @@ advance<STAGES>(ring);
 %   return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                      tile = entry.keys, tiles = "key_tiles", length = "args.seqlen_k",
 %                      integer = "int", ends_only = ends_only, names = places,
-%                      searched = searched and (ends_only and searched.of_block or searched.of_rows),
-%                      searched_of = ends_only and "consumers" }
+%                      searched = searched and searched.of_rows }
 % end
 % local head_kv = spec.group > 1 and "head / GROUP" or "head"
 % if mask.searched "k" then
@@ -386,8 +419,23 @@ ${spec.name}_${entry.name}(
       const int row_first = (tile - any_head * args.query_tiles) * consumers * ROWS;
 % end
       const int batch = any_head / args.heads_q, head = any_head - batch * args.heads_q;
+% local begin, finish = "work.key_tile_begin", "work.key_tile_end"
+% if searched then
+      tile_work work = {row_first, head, batch, key_tiles, 0, 0, key_tiles};
+      for (int i = 0; i < consumers; ++i) { /* gap: first its end */
+        ${text.wrap("const tile_bounds &found = " .. searched.of_block .. ";")}
+        if (found.begin >= found.end)
+          continue;
+        work.key_tile_begin = min(work.key_tile_begin, found.begin);
+        work.key_tile_end = max(work.key_tile_end, found.end);
+        work.gap_begin = max(work.gap_begin, found.gap_begin);
+        work.gap = min(work.gap, found.gap_end);
+      }
+      work.gap = max(work.gap - work.gap_begin, 0);
+      work.key_tile_end = without_gap(work.key_tile_end, work);
+% else
 % local walk = walk_keys(entry, true)
-% local begin, finish = walk.runs[1].from, walk.runs[1].to
+% begin, finish = walk.runs[1].from, walk.runs[1].to
 % if walk.setup:find("q_first") then
       const int q_first = row_first + shift;
 % end
@@ -395,10 +443,15 @@ ${spec.name}_${entry.name}(
       const int q_last = min(row_first + consumers * ROWS, args.seqlen_q) - 1 + shift;
 % end
       ${walk.setup}
+% end
 
       wait(q_empty, q_at);
+% if searched then
+      works[q_at.buffer + Q_BUFFERS * (q_at.parity ^ 1)] = work;
+% else
       works[q_at.buffer + Q_BUFFERS * (q_at.parity ^ 1)] =
           {row_first, head, batch, ${begin}, ${finish}};
+% end
       mbarrier_arrive_expect(q_full + 8 * q_at.buffer, consumers * Q_BYTES);
       for (int i = 0; i < consumers; ++i)
         load_tile<QK_CHUNKS>(q_ring + (q_at.buffer * consumers + i) * Q_BYTES, ROWS, q_map,
@@ -410,15 +463,27 @@ ${spec.name}_${entry.name}(
         if (key_tile > ${begin}) {
           wait(k_empty, k_at);
           mbarrier_arrive_expect(k_full + 8 * k_at.buffer, K_BYTES);
-          load_tile<QK_CHUNKS>(k_ring + k_at.buffer * K_BYTES, KEYS, k_map, (key_tile - 1) * KEYS,
+% local above = searched and "beyond_gap(key_tile - 1, work)" or "(key_tile - 1)"
+          load_tile<QK_CHUNKS>(k_ring + k_at.buffer * K_BYTES, KEYS, k_map,${searched and "" or " " .. above .. " * KEYS,"}
+% if searched then
+                               ${above} * KEYS, ${head_kv}, batch,
+                               k_full + 8 * k_at.buffer);
+% else
                                ${head_kv}, batch, k_full + 8 * k_at.buffer);
+% end
           advance<STAGES>(k_at);
         }
         if (key_tile < ${finish}) {
           wait(v_empty, v_at);
           mbarrier_arrive_expect(v_full + 8 * v_at.buffer, V_BYTES);
-          load_tile<V_CHUNKS>(v_ring + v_at.buffer * V_BYTES, KEYS, v_map, key_tile * KEYS,
+% local here = searched and "beyond_gap(key_tile, work)" or "key_tile"
+          load_tile<V_CHUNKS>(v_ring + v_at.buffer * V_BYTES, KEYS, v_map,${searched and "" or " " .. here .. " * KEYS,"}
+% if searched then
+                              ${here} * KEYS, ${head_kv}, batch,
+                              v_full + 8 * v_at.buffer);
+% else
                               ${head_kv}, batch, v_full + 8 * v_at.buffer);
+% end
           advance<STAGES>(v_at);
         }
       }
@@ -486,7 +551,11 @@ ${spec.name}_${entry.name}(
 % if walk.setup:find("q_last") then
     const int q_last = q_first + rows - 1;
 % end
+% if searched then
+    ${(walk.setup:gsub("= found%.([%a_]+)", "= without_gap(found.%1, work)"))}
+% else
     ${walk.setup}
+% end
 
     float s[KEYS / 2], o[DIM_V / 2];
     unsigned p[KEYS / 4];

@@ -64,7 +64,7 @@ static void plan_entry(const fa_problem *in, fa_plan *out, const char *entry, in
   const long long query_tiles = (in->seqlen_q + rows - 1) / rows, tiles = heads * query_tiles;
 % if searched then
   const long long fixed = 64, walked = keys;
-  int *searched = (int *)(in->workspace + 256);
+  tile_bounds *searched = (tile_bounds *)(in->workspace + 256);
 %   include "gpu_search_steps.c.lua"
 % end
 % if dynamic then
@@ -124,7 +124,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   out->num_parts = 2;
   out->parts[1].name = "bounds of key tiles";
   out->parts[1].offset = 256;
-  out->parts[1].bytes = (unsigned long long)(${groups} * ((in->seqlen_q + 63) / 64) * 16 + 255) / 256 * 256;
+  out->parts[1].bytes = 
+      (${groups} * ((in->seqlen_q + 63) / 64) * sizeof(tile_bounds) + 255) / 256 * 256;
   out->workspace_bytes += out->parts[1].bytes;
 %   end
 % end

@@ -152,7 +152,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *dq_sum = add_part(out, in, "dQ sum", sums * query_tiles * ${tiles.dq_floats} * 4);
   int *started = add_part(out, in, "counters", counters * 4);
 % if spec.pass == "bwd" and mask.searched "q" then
-  int *searched = add_part(out, in, "bounds of query tiles", in->batch * key_tiles * 16);
+  tile_bounds *searched = add_part(
+      out, in, "bounds of query tiles", in->batch * key_tiles * (long long)sizeof(tile_bounds));
   const long long fixed = KEYS, walked = QUERIES;
 %   include "gpu_search_steps.c.lua"
 % end

@@ -6,9 +6,10 @@ local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = 
                          tile = tiles.queries, tiles = "query_tiles", length = "args.seqlen_q",
                          shift = "shift", integer = "int", inside = "keys == KEYS",
                          names = require "sm90.names_bwd", all_heads = true,
-                         searched = mask.searched "q" and "args.searched + 4 * (at_keys.batch * "
-                           .. "((args.seqlen_k + KEYS - 1) / KEYS) + key_first / KEYS)" }
+                         searched = mask.searched "q" and "args.searched[at_keys.batch * "
+                           .. "((args.seqlen_k + KEYS - 1) / KEYS) + key_first / KEYS]" }
 
+walk.setup = walk.setup:gsub("= found%.end;", "= min(found.end, query_tiles);")
 walk.begin, walk.finish = walk.runs[1].from, walk.runs[#walk.runs].to
 walk.needs_shift = not mask.trivial or score.needs_positions
 

@@ -184,6 +184,41 @@ static void integers_stay_integers(void **state) {
               "floor_mod(floor_div(q_position - 7, 2), 3) == k_position % 4");
 }
 
+/* On a GPU two limits of the distance are one comparison, a division of positions by blocks is none,
+   and a spec that has no variants has nothing of all this. */
+static void gpu_masks_are_short(void **state) {
+  render_result result;
+  static const char *const absent[] = {"parameters", "FAR", "_search", "unsigned)(k", "uniform_"};
+  (void)state;
+  assert_text("fwd sm90 bf16 d64 causal window",
+              "(unsigned)(k_position - (q_position + uniform_1)) < (unsigned)uniform_2");
+  write_variant("blocks", "keep = function(at) return eq(at.k // 8, at.q // 8) end");
+  assert_text("bwd sm80 bf16 d64 blocks", "floor_div(q_position, 8) * 8|_main(|a.searched[");
+  expect_ok(render_words(&result, "fwd sm90 bf16 d64 blocks"));
+  assert_null(strstr(strstr(result.kernel.text, "_main("), "k_position / 8"));
+  render_free(&result);
+  expect_ok(render_words(&result, "fwd sm90 bf16 d64 causal"));
+  for (size_t i = 0; i < COUNT_OF(absent); ++i)
+    if (strstr(result.kernel.text, absent[i])) fail_msg("'%s' without a variant", absent[i]);
+  render_free(&result);
+}
+
+static void what_a_target_lacks_is_refused_in_words(void **state) {
+  render_result result;
+  (void)state;
+  expect_refused(render_words(&result, "bwd sm90 bf16 d64 bias"), FA_UNSUPPORTED,
+                 "target sm90|gradient of a parameter (bias.table)|bwd");
+  expect_refused(render_words(&result, "bwd sm80 bf16 d64 causal bias"), FA_UNSUPPORTED,
+                 "target sm80|gradient of a parameter (bias.table)|bwd");
+  static const char *const right[] = {"fwd sm80 bf16 d64 bias", "fwd sm90 bf16 d64 bias",
+                                      "bwd sm80 bf16 d64 sink", "bwd sm90 bf16 d64 sink",
+                                      "bwd cpu f32 d64 bias sink"};
+  for (size_t i = 0; i < COUNT_OF(right); ++i) {
+    expect_ok(render_words(&result, right[i]));
+    render_free(&result);
+  }
+}
+
 static void parameters_come_in_slot_order(void **state) {
   static const char *const names[] = {"window.left", "window.right", "softcap.cap", "alibi.slopes"};
   render_result result;
@@ -229,6 +264,8 @@ int main(void) {
       EMPTY(words_in_strings_and_comments_are_free),
       EMPTY(derivatives_share_and_cancel),
       EMPTY(integers_stay_integers),
+      EMPTY(gpu_masks_are_short),
+      EMPTY(what_a_target_lacks_is_refused_in_words),
       EMPTY(parameters_come_in_slot_order),
       EMPTY(parameter_text_is_checked),
   };
