@@ -29,12 +29,12 @@ double check_limit(int dtype, trial_tensor tensor);
 
    Gradients by parameters have the limits of the other gradients, for they are sums of the same
    dS, but they cancel as a rule and not by accident: dS sums to 0 over a row, so a bias that is the
-   same for all keys of a row has a gradient of 0 that no f32 sum finds. Rounding costs such a sum one
-   f32 epsilon of every term's own terms, P (|dO||V| + |dO||O|) |dscore/dparameter|, times the size
-   of the exponent that P is made of: of one sign in a row, at worst, and of any sign from row to row,
-   whose roundings have nothing to do with one another. To that comes what the rounded O and LSE that
-   backward was handed do to D and P. A gradient that left out or repeated one pair of a thousand
-   would still be seen: it errs by whole terms, not by an epsilon of each. */
+   same for all keys of a row has a gradient of 0 that no f32 sum finds. Rounding costs such a sum, of
+   every pair, P |dscore/dparameter| times two f32 epsilons of |dO||V| and of |dP - D| times the size
+   of the exponent that P is made of: of any sign from pair to pair; and as much of |dO||O|, which is
+   D's, of one sign for all pairs of a row. To that comes what the rounded O and LSE that backward was
+   handed do to D and P. A gradient that leaves out one pair of a thousand errs by whole terms, not by
+   an epsilon of each, and is seen. */
 double check_output_limit(const trial_output *output, int dtype);
 
 /* Whether an output is within its limit and every value that should be finite is. */
