@@ -103,8 +103,8 @@ typedef struct row_delta {
   double pairs;       /* visible ones */
 } row_delta;
 
-/* Hands over what one visible key makes of the gradient into its score. Roundings of dP and P differ
-   from key to key, those of D are the same for all keys of the row. */
+/* Hands over what one visible key makes of the gradient into its score. Roundings of dP and P
+   differ from key to key, those of D are the same for all keys of the row. */
 static void gradient_pair(const reference_problem *in, row *r, int64_t j, const row_delta *d) {
   const double *dout = query_vector(in, in->dout, r, in->dim_v);
   const double *v = in->v + key_offset(in, r, j, in->dim_v);

@@ -36,8 +36,8 @@ typedef struct reference_problem {
   void (*sunk)(void *to, const cli_pair *row, double dsink, double noise);
   void *gradients_to;
 
-  /* What the products P V, P^T dO, dS K and dS^T Q take of P and dS, to see what a kernel loses that
-     hands them over in 16 bits. NULL: P and dS as they are. */
+  /* What the products P V, P^T dO, dS K and dS^T Q take of P and dS, to see what a kernel loses
+     that hands them over in 16 bits. NULL: P and dS as they are. */
   double (*rounded)(double value);
 
   /* Told after each row, if not NULL, how much of the work is done: 0 to 1. */

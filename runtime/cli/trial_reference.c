@@ -1,5 +1,5 @@
-/* trial_reference.c: the float64 side of a trial: what every output should be, and what rounding alone
-   costs it. */
+/* trial_reference.c: the float64 side of a trial: what every output should be, and what rounding
+   alone costs it. */
 #include "trial_state.h"
 
 #include "compare.h"
@@ -209,8 +209,8 @@ static fa_status round_outputs(trial *t) {
   return status;
 }
 
-/* A gradient by a parameter is a sum over pairs that may well be 0 when its terms are not: beside the
-   changes, f32 costs it roundings of each term's own terms. */
+/* A gradient by a parameter is a sum over pairs that may well be 0 when its terms are not: beside
+   the changes, f32 costs it roundings of each term's own terms. */
 static void round_params(trial *t, const gradients *change) {
   for (int slot = 0; slot < t->drawn.count; ++slot) {
     const int64_t count = view_count(t->drawn.items[slot].shape.extent);
@@ -222,10 +222,10 @@ static void round_params(trial *t, const gradients *change) {
   }
 }
 
-/* What rounding costs the gradients: of their own values, of the O and, where a score makes it large,
-   the LSE that backward was handed, whose own limits judge them, of the score, and on a GPU of P and
-   of the dS that this O gives: one backward with all of it, since what rounds dS depends on D. A
-   change of D acts as that much dLSE would. */
+/* What rounding costs the gradients: of their own values, of the O and, where a score makes it
+   large, the LSE that backward was handed, whose own limits judge them, of the score, and on a GPU
+   of P and of the dS that this O gives: one backward with all of it, since what rounds dS depends
+   on D. A change of D acts as that much dLSE would. */
 static fa_status round_gradients(trial *t) {
   const gradients wanted = wanted_gradients(t);
   reference_problem in = computes_rounded(t) ? rounded_reference_of(t) : reference_of(t);

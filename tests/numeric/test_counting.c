@@ -1,8 +1,8 @@
-/* test_counting.c: 10,000 small random problems under every mask, alone and in pairs, with an oracle
-   that counts. With q = 0 and a score that keeps 0, every visible pair weighs the same: O times the
-   number of visible keys counts them by class, exp(LSE) is that number, and with a dO of it dV counts
-   the rows that see a key. All are whole numbers and must be right after rounding: a key too many, one
-   too few or one twice is seen, whatever its size. */
+/* test_counting.c: 10,000 small random problems under every mask, alone and in pairs, with an
+   oracle that counts. With q = 0 and a score that keeps 0, every visible pair weighs the same: O
+   times the number of visible keys counts them by class, exp(LSE) is that number, and with a dO of
+   it dV counts the rows that see a key. All are whole numbers and must be right after rounding: a
+   key too many, one too few or one twice is seen, whatever its size. */
 #include "support.h"
 #include "variant_list.h"
 
@@ -42,7 +42,8 @@ typedef struct counted_case {
 static counted_case cases[CASES_MAX];
 static size_t num_cases;
 
-/* The target's own tiles, and on cpu small ones, so that small problems have tiles of all classes. */
+/* The target's own tiles, and on cpu small ones, so that small problems have tiles of all classes.
+   */
 static fa_context *contexts[TILINGS];
 static overlay small_tiles;
 static int num_tilings;
@@ -328,8 +329,8 @@ static int64_t key_at(const problem *p, int64_t batch, int64_t head_kv, int64_t 
   return ((batch * p->sizes.seqlen_k + key) * p->sizes.heads_kv + head_kv) * DIM;
 }
 
-/* q = 0; k is anything finite; v has a 1 in the column of the key's class, and its index in the next
-   column where it is f32, which holds what is summed. */
+/* q = 0; k is anything finite; v has a 1 in the column of the key's class, and its index in the
+   next column where it is f32, which holds what is summed. */
 static void fill_inputs(const problem *p) {
   const cli_sizes *n = &p->sizes;
   for (int tensor = Q; tensor <= LSE; ++tensor)

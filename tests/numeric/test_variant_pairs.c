@@ -1,5 +1,5 @@
-/* test_variant_pairs.c: every variant there is beside every other one, forward and backward with the
-   gradients by their parameters, against the oracle. As in test_variants.c, none is named. */
+/* test_variant_pairs.c: every variant there is beside every other one, forward and backward with
+   the gradients by their parameters, against the oracle. As in test_variants.c, none is named. */
 #include "support.h"
 #include "variant_list.h"
 
@@ -94,7 +94,8 @@ static void render_words(render_result *out, const char *words) {
   expect_ok(render_spec(out, &canonical, support_overlay()));
 }
 
-/* Appends `words` with the slots of its parameters `slots` higher, and `score` in place of each s. */
+/* Appends `words` with the slots of its parameters `slots` higher, and `score` in place of each s.
+   */
 static void append_words(char *out, size_t room, const char *words, int slots, const char *score) {
   while (*words) {
     size_t length = strcspn(words, " "), used = strlen(out);
@@ -111,7 +112,8 @@ static void append_words(char *out, size_t room, const char *words, int slots, c
   }
 }
 
-/* The words of a and then b, as they are made of each alone: masks joined by `and`, b's score of a's. */
+/* The words of a and then b, as they are made of each alone: masks joined by `and`, b's score of
+   a's. */
 static void expect_words_of_pair(const char *a, const char *b) {
   static char keep[65536], score[65536];
   char words[96];

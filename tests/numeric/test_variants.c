@@ -143,7 +143,8 @@ static size_t workspace_of(const listed_variant *variant, int64_t seqlen) {
   return bytes;
 }
 
-/* With tables of one length, twice the rows take at most twice the bytes, but for 256 that each part may be rounded up by. */
+/* With tables of one length, twice the rows take at most twice the bytes, but for 256 that each
+   part may be rounded up by. */
 static void workspace_is_linear_in_the_sequence(void **state) {
   const size_t rounding = 16 * 256;
   (void)state;
