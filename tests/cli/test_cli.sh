@@ -366,6 +366,9 @@ LUA
   has "counts with it" stdout "$((1000 * 81 - 40 * 41)) of 1000000 a head"
   # 16 x 16 tiles of 64: the diagonal and 15 on each side of it; all cut but the last, of 40 x 40.
   has "and tells the share of tiles" stdout "82 % empty, 0.391 % full, 17.6 % mixed of 256 a head"
+  run explain fwd sm90 bf16 d64 near --seqlen 1000
+  expect "and explains it for a GPU" 0
+  has "with what it is given there" stdout "near.reach"
   refuses_param "above its limit" "near.reach: 501; must be a whole number" near.reach=501
   refuses_param "below its limit" "near.fade: 0; must be a finite number above 0" near.fade=0
   refuses_param "not whole" "near.reach: 1.5" near.reach=1.5

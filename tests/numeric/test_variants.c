@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static listed_variant variants[VARIANTS_LISTED_MAX];
 static size_t num_variants;
@@ -15,6 +16,7 @@ static unsigned number; /* of the next case */
 
 static int begin(void **state) {
   int code = support_begin(state);
+  if (!on_gpu()) alarm(280); /* hundreds of kernels are built */
   num_variants = variant_list(variants);
   return code;
 }
