@@ -3,7 +3,6 @@
 # about compiled GPU kernels is in test_cli_gpu.sh.
 set -u
 fagen=$(realpath "${1:?usage: test_cli.sh PROGRAM}")
-readme=$(realpath "$(dirname "$0")/../../README.md")
 . "$(dirname "$(realpath "$0")")/support.sh"
 unset FA_TEMPLATE_DIR FA_THREADS
 cc=${CC:-cc}
@@ -404,23 +403,6 @@ faulty() {
   rm "$FA_TEMPLATE_DIR/variants/faulty.lua"
 }
 
-# Each variant that the README shows, below a line that says how it is used, is used so.
-variants_of_the_readme() {
-  local blocks=0 name command
-  mkdir -p OVERLAY/variants bin
-  ln -sf "$fagen" bin/fagen
-  while read -r name command; do
-    blocks=$((blocks + 1))
-    awk -v name="$name" '/^    -- OVERLAY/ { on = index($0, "variants/" name ".lua") }
-      on && !/^    / { on = 0 } on { print substr($0, 5) }' "$readme" \
-      >"OVERLAY/variants/$name.lua"
-    PATH="$scratch/bin:$PATH" bash -c "$command" >stdout 2>stderr
-    code=$?
-    expect "README: $command" 0
-  done < <(sed -n 's,^    -- OVERLAY/variants/\([a-z_]*\)\.lua\, used as: ,\1 ,p' "$readme")
-  if [ $blocks -gt 0 ]; then ok "the README shows a variant"; else not_ok "README" "no variant"; fi
-}
-
 check_command() {
   run check fwd,pre,bwd cpu f32,bf16 d40 v24 gqa3 causal det --seqlen 33 --seqlen-k 65
   expect "check a product" 0
@@ -448,6 +430,5 @@ explain_figures
 list_and_targets
 overlay
 users_variant
-variants_of_the_readme
 check_command
 summary
