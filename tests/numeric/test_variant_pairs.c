@@ -65,7 +65,12 @@ static void assert_pair_right(const listed_variant *a, const listed_variant *b) 
     assert_together_right(words);
 }
 
-/* Both orders where both change the score; else one order is as good as the other. */
+static int is_mask(const listed_variant *v) {
+  return !v->scores && !v->sinks;
+}
+
+/* Both orders where both change the score; else one order is as good as the other. Two masks are
+   left to test_counting, which is exact. */
 static void each_pair_of_variants(void **state) {
   const size_t every = on_gpu() ? 7 : 1; /* of the pairs: a GPU's compiler takes its time */
   size_t pairs = 0;
@@ -73,6 +78,7 @@ static void each_pair_of_variants(void **state) {
   for (size_t i = 0; i < num_variants; ++i)
     for (size_t j = i + 1; j < num_variants; ++j) {
       int both = variants[i].scores && variants[j].scores, swapped = (i + j) % 2;
+      if (is_mask(&variants[i]) && is_mask(&variants[j])) continue;
       if (pairs++ % every) continue;
       assert_pair_right(&variants[swapped ? j : i], &variants[swapped ? i : j]);
       if (both) assert_pair_right(&variants[swapped ? i : j], &variants[swapped ? j : i]);
