@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 /* Runs one spec on random inputs and prints error, limit and verdict of every output to `out`. A
-   target that the spec names is the one that runs. Parameters of variants are drawn in their declared
-   ranges or taken from sizes->params (see drawn.h), and printed. Gives the exit code: 0 right, 1
-   wrong result or failed build, 2 bad input, 3 cannot run here.
+   target that the spec names is the one that runs. Parameters of variants are drawn in their
+   declared ranges or taken from sizes->params (see drawn.h), and printed. Gives the exit code: 0
+   right, 1 wrong result or failed build, 2 bad input, 3 cannot run here.
 
    What decides is float64 arithmetic on the variants' expressions, pair by pair. Trusted is that an
    expression was read as its file says: it is the generator's Lua that reads it. Not trusted are
@@ -24,17 +24,17 @@ int cli_check(const fa_spec *spec, const cli_sizes *sizes, FILE *out);
 double check_limit(int dtype, trial_tensor tensor);
 
 /* The limit that holds for this result: the documented one, or 1.25 times what rounding alone costs
-   where that is more. It is where hardly any values are averaged over, where they cancel, or where a
-   score has large terms that f32 rounds.
+   where that is more. It is where hardly any values are averaged over, where they cancel, or where
+   a score has large terms that f32 rounds.
 
-   Gradients by parameters have the limits of the other gradients, for they are sums of the same
-   dS, but they cancel as a rule and not by accident: dS sums to 0 over a row, so a bias that is the
-   same for all keys of a row has a gradient of 0 that no f32 sum finds. Rounding costs such a sum one
-   f32 epsilon of every term's own terms, P (|dO||V| + |dO||O|) |dscore/dparameter|, times the size
-   of the exponent that P is made of: of one sign in a row, at worst, and of any sign from row to row,
-   whose roundings have nothing to do with one another. To that comes what the rounded O and LSE that
-   backward was handed do to D and P. A gradient that left out or repeated one pair of a thousand
-   would still be seen: it errs by whole terms, not by an epsilon of each. */
+   Gradients by parameters have the limits of the other gradients, for they are sums of the same dS,
+   but they cancel as a rule and not by accident: dS sums to 0 over a row, so a bias that is the
+   same for all keys of a row has a gradient of 0 that no f32 sum finds. Rounding costs such a sum,
+   of every pair, P |dscore/dparameter| times two f32 epsilons of |dO||V| and of |dP - D| times the
+   size of the exponent that P is made of: of any sign from pair to pair; and as much of |dO||O|,
+   which is D's, of one sign for all pairs of a row. To that comes what the rounded O and LSE that
+   backward was handed do to D and P. A gradient that leaves out one pair of a thousand errs by
+   whole terms, not by an epsilon of each, and is seen. */
 double check_output_limit(const trial_output *output, int dtype);
 
 /* Whether an output is within its limit and every value that should be finite is. */

@@ -1,5 +1,5 @@
-/* drawn.h: the parameters of a problem: drawn within the ranges that their variants declare, or fixed
-   by --param. */
+/* drawn.h: the parameters of a problem: drawn within the ranges that their variants declare, or
+   fixed by --param. */
 #ifndef FAGEN_CLI_DRAWN_H
 #define FAGEN_CLI_DRAWN_H
 
@@ -22,11 +22,12 @@ typedef struct drawn_params {
   int ascending; /* whether the i32 tables are sorted, row by row */
 } drawn_params;
 
-/* Draws from sizes->seed: scalars, lengths of sized tables (odd: 2 R + 1) and values of tables, which
-   are the same for any sizes around them; i32 tables ascend when the seed is even, as sorted
-   document numbers do. What sizes->params names is fixed instead: a scalar, all elements of a table,
-   or with VARIANT.SIZE the length of its tables. *out is yours: drawn_free, also after a failure.
-   FA_INVALID: an unknown name, a length out of range, a range to draw from that is empty. */
+/* Draws from sizes->seed: scalars, lengths of sized tables (odd: 2 R + 1) and values of tables,
+   which are the same for any sizes around them; i32 tables ascend when the seed is even, as sorted
+   document numbers do. What sizes->params names is fixed instead: a scalar, all elements of a
+   table, or with VARIANT.SIZE the length of its tables. *out is yours: drawn_free, also after a
+   failure. FA_INVALID: an unknown name, a length out of range, a range to draw from that is empty.
+   */
 fa_status drawn_make(drawn_params *out, const param_list *declared, const cli_sizes *sizes);
 void drawn_free(drawn_params *drawn);
 

@@ -55,8 +55,8 @@ static void print_params(const drawn_params *drawn) {
 
 /* ---- The command ---------------------------------------------------------------------------- */
 
-/* The tile that the facts name: "64 rows" and "80 keys", or "192 rows x 80 keys"; the last named, which
-   is for the longest sequences. */
+/* The tile that the facts name: "64 rows" and "80 keys", or "192 rows x 80 keys"; the last named,
+   which is for the longest sequences. */
 static void find_tile(pairs_mask *out, const render_result *rendered) {
   for (size_t i = 0; i < rendered->num_facts; ++i) {
     const char *value = rendered->facts[i].value;

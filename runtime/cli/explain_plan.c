@@ -109,6 +109,7 @@ int explain_gpu_plan(const explain_place *place, const cli_sizes *sizes, const d
       gpu_plan_compile(&compiled, &place->spec, launch_source, place->processors, place->l2_bytes);
   if (status) return explain_missing("Launch plan, workspace and compiled kernel", status);
   int code = CLI_OK;
+  compiled.kernel.params = drawn->declared;
   status = make_plan(&plan, &compiled.kernel, sizes, drawn);
   if (status) {
     code = cli_fail(status);

@@ -1,6 +1,6 @@
-/* oracle.c: postfix words to a list of steps, and dual numbers that run it: each has a slope for s and
-   one for each element of a parameter that a pair reads. Equal words over equal operands are one
-   step, for the words of composed scores repeat themselves. */
+/* oracle.c: postfix words to a list of steps, and dual numbers that run it: each has a slope for s
+   and one for each element of a parameter that a pair reads. Equal words over equal operands are
+   one step, for the words of composed scores repeat themselves. */
 #include "oracle.h"
 
 #include "gen/error.h"
@@ -359,8 +359,8 @@ static outcome of_two(operation does, double a, double b) {
 
 /* ---- Running -------------------------------------------------------------------------------- */
 
-/* One run of a list: the pair, what s is, the value and slopes of every step so far, and which element
-   began each slope. */
+/* One run of a list: the pair, what s is, the value and slopes of every step so far, and which
+   element began each slope. */
 typedef struct course {
   const oracle *from;
   const cli_pair *pair;

@@ -3,9 +3,9 @@
  * Takes the postfix words of render_result. Leaves: numbers; s, the scaled product; q and k, the
  * positions on the key axis (q = row + seqlen_k - seqlen_q); head, batch, seqlen_q, seqlen_k,
  * heads_q, heads_kv; pN, parameter N, a scalar or the element of this head, row or key. Operators:
- * neg abs exp log tanh sigmoid floor not, add sub mul div idiv mod min max and or lt le gt ge eq ne,
- * select with the condition first, and tN, the element of table N at the index before it, or at the
- * end that the index is past; nN is the length of that table.
+ * neg abs exp log tanh sigmoid floor not, add sub mul div idiv mod min max and or lt le gt ge eq
+ * ne, select with the condition first, and tN, the element of table N at the index before it, or at
+ * the end that the index is past; nN is the length of that table.
  *
  * What it trusts is the expression, as the variant's file was read. It knows causal by itself, has
  * no tiles, and derives by dual numbers, so it shares no mistake with the generator's own text,
@@ -51,8 +51,8 @@ int oracle_keep(const oracle *compiled, const cli_pair *pair);
 /* Whether there is a score other than s. */
 int oracle_has_score(const oracle *compiled);
 
-/* The score of the scaled product s; *derivative receives its derivative by s. _f32 rounds the value
-   of every operation to f32: a sample of what a kernel loses. */
+/* The score of the scaled product s; *derivative receives its derivative by s. _f32 rounds the
+   value of every operation to f32: a sample of what a kernel loses. */
 double oracle_score(const oracle *compiled, const cli_pair *pair, double s, double *derivative);
 double oracle_score_f32(const oracle *compiled, const cli_pair *pair, double s, double *derivative);
 

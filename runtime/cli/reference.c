@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What a result of f32 may be off by, of its size or of its terms': a sum or two. */
+static const double f32_rounding = 2 * FLT_EPSILON;
+
 /* One row: where it is and what it sees. Pairs that are not kept have p = 0 and slope = 0. */
 typedef struct row {
   cli_pair at; /* key: the one looked at */
@@ -93,21 +96,23 @@ static void output_row(const reference_problem *in, const row *r, double (*taken
       add_scaled(o, taken(r->p[j]), in->v + key_offset(in, r, j, in->dim_v), in->dim_v);
 }
 
-/* D of a row, and the sizes that f32 rounds on the way to a gradient into its scores. */
+/* D of a row, and what f32 makes of it and of the row's probabilities. */
 typedef struct row_delta {
-  double value, size; /* size: the sum of the terms' sizes */
-  double exponent;    /* of P = exp(S - LSE) */
+  double value, lost; /* lost: one rounding of D's terms */
+  double exponent;    /* the size of what P = exp(S - LSE) is made of */
   double pairs;       /* visible ones */
 } row_delta;
 
-/* Hands over what one visible key makes of the gradient into its score. */
+/* Hands over what one visible key makes of the gradient into its score. Roundings of dP and P
+   differ from key to key, those of D are the same for all keys of the row. */
 static void gradient_pair(const reference_problem *in, row *r, int64_t j, const row_delta *d) {
   const double *dout = query_vector(in, in->dout, r, in->dim_v);
   const double *v = in->v + key_offset(in, r, j, in->dim_v);
-  double ds = r->p[j] * (dot(dout, v, in->dim_v) - d->value);
-  double size = r->p[j] * (dot_of_sizes(dout, v, in->dim_v) + d->size) * d->exponent;
+  double difference = dot(dout, v, in->dim_v) - d->value;
+  double own = f32_rounding * (dot_of_sizes(dout, v, in->dim_v) + fabs(difference) * d->exponent);
   r->at.key = j;
-  in->scored(in->gradients_to, &r->at, r->s[j], ds, FLT_EPSILON * size * sqrt(d->pairs));
+  in->scored(in->gradients_to, &r->at, r->s[j], r->p[j] * difference,
+             r->p[j] * hypot(own, sqrt(d->pairs) * d->lost));
 }
 
 /* The gradients into the scores and the sink of a row, for whom they are of use. */
@@ -115,8 +120,8 @@ static void gradient_scores(const reference_problem *in, row *r, row_delta *d) {
   d->pairs = 0;
   for (int64_t j = 0; j < in->seqlen_k; ++j) d->pairs += r->p[j] != 0;
   if (in->sunk && r->sink != -INFINITY) {
-    double p = exp(r->sink - r->lse);
-    in->sunk(in->gradients_to, &r->at, -p * d->value, FLT_EPSILON * p * d->size * d->exponent);
+    double p = exp(r->sink - r->lse), own = f32_rounding * fabs(d->value) * d->exponent;
+    in->sunk(in->gradients_to, &r->at, -p * d->value, p * hypot(own, d->lost));
   }
   for (int64_t j = 0; in->scored && j < in->seqlen_k; ++j)
     if (r->p[j] != 0) gradient_pair(in, r, j, d);
@@ -131,8 +136,8 @@ static void gradient_row(const reference_problem *in, row *r, double *o, double 
   const double *dout = query_vector(in, in->dout, r, in->dim_v);
   double dlse = in->dlse ? in->dlse[lse_offset(in, r)] : 0;
   double delta = dot(dout, o, in->dim_v) - dlse;
-  row_delta d = {.value = delta, .size = dot_of_sizes(dout, o, in->dim_v) + fabs(dlse)};
-  d.exponent = fmax(1, fabs(r->lse));
+  row_delta d = {.value = delta, .exponent = fmax(1, fabs(r->lse))};
+  d.lost = f32_rounding * (dot_of_sizes(dout, o, in->dim_v) + fabs(dlse));
   gradient_scores(in, r, &d);
   for (int64_t j = 0; j < in->seqlen_k; ++j) {
     if (r->p[j] == 0) continue;

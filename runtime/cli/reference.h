@@ -29,15 +29,15 @@ typedef struct reference_problem {
   const void *with;
 
   /* Backward, if not NULL: told of every visible pair the gradient ds into its score, and of every
-     row with a sink the gradient into that. noise is what f32 must not be blamed for: one rounding
-     of the terms that ds is the difference of, times the root of the row's visible pairs, so that
-     the root of the sum of squares allows a row errors of one sign, and rows errors of any. */
+     row with a sink the gradient into that. noise is what f32 must not be blamed for: roundings of
+     the terms that ds is made of. The root of the sum of its squares allows pairs roundings of any
+     sign, and all pairs of a row those of its D of one sign. */
   void (*scored)(void *to, const cli_pair *pair, double s, double ds, double noise);
   void (*sunk)(void *to, const cli_pair *row, double dsink, double noise);
   void *gradients_to;
 
-  /* What the products P V, P^T dO, dS K and dS^T Q take of P and dS, to see what a kernel loses that
-     hands them over in 16 bits. NULL: P and dS as they are. */
+  /* What the products P V, P^T dO, dS K and dS^T Q take of P and dS, to see what a kernel loses
+     that hands them over in 16 bits. NULL: P and dS as they are. */
   double (*rounded)(double value);
 
   /* Told after each row, if not NULL, how much of the work is done: 0 to 1. */

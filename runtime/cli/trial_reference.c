@@ -1,5 +1,5 @@
-/* trial_reference.c: the float64 side of a trial: what every output should be, and what rounding alone
-   costs it. */
+/* trial_reference.c: the float64 side of a trial: what every output should be, and what rounding
+   alone costs it. */
 #include "trial_state.h"
 
 #include "compare.h"
@@ -150,7 +150,8 @@ static gradients wanted_gradients(const trial *t) {
 static const double f32_sum = 2 * FLT_EPSILON;
 
 /* The dLSE that changes D = rowsum(dO * O) - dLSE as much as the stored O's error does, and the sum
-   itself: it is all there is of an O that 16 bits hold without an error. */
+   itself, which is all there is of an O that 16 bits hold without an error. Rows of both signs, so
+   that sums over rows do not add up what has nothing in common. */
 static void error_of_delta(const trial *t, double *delta) {
   const view *shape = &t->dense[TRIAL_O];
   const double *got = t->values[TRIAL_O], *wanted = t->wanted[TRIAL_O];
@@ -159,7 +160,8 @@ static void error_of_delta(const trial *t, double *delta) {
   if (view_count(shape->extent) == 0) return;
   do {
     int64_t i = view_index(shape, at), row[4] = {at[0], at[1], at[2], 0};
-    double change = dout[i] * (wanted[i] - got[i]) + f32_sum * fabs(dout[i] * wanted[i]);
+    double sign = (at[1] * 7 + at[2]) % 2 ? -1 : 1;
+    double change = dout[i] * (wanted[i] - got[i]) + sign * f32_sum * fabs(dout[i] * wanted[i]);
     delta[view_index(&t->dense[TRIAL_LSE], row)] += change;
   } while (view_next(at, shape->extent));
 }
@@ -207,8 +209,8 @@ static fa_status round_outputs(trial *t) {
   return status;
 }
 
-/* A gradient by a parameter is a sum over pairs that may well be 0 when its terms are not: beside the
-   changes, f32 costs it roundings of each term's own terms. */
+/* A gradient by a parameter is a sum over pairs that may well be 0 when its terms are not: beside
+   the changes, f32 costs it roundings of each term's own terms. */
 static void round_params(trial *t, const gradients *change) {
   for (int slot = 0; slot < t->drawn.count; ++slot) {
     const int64_t count = view_count(t->drawn.items[slot].shape.extent);
@@ -220,10 +222,10 @@ static void round_params(trial *t, const gradients *change) {
   }
 }
 
-/* What rounding costs the gradients: of their own values, of the O and, where a score makes it large,
-   the LSE that backward was handed, whose own limits judge them, of the score, and on a GPU of P and
-   of the dS that this O gives: one backward with all of it, since what rounds dS depends on D. A
-   change of D acts as that much dLSE would. */
+/* What rounding costs the gradients: of their own values, of the O and, where a score makes it
+   large, the LSE that backward was handed, whose own limits judge them, of the score, and on a GPU
+   of P and of the dS that this O gives: one backward with all of it, since what rounds dS depends
+   on D. A change of D acts as that much dLSE would. */
 static fa_status round_gradients(trial *t) {
   const gradients wanted = wanted_gradients(t);
   reference_problem in = computes_rounded(t) ? rounded_reference_of(t) : reference_of(t);

@@ -3,7 +3,6 @@
 # about compiled GPU kernels is in test_cli_gpu.sh.
 set -u
 fagen=$(realpath "${1:?usage: test_cli.sh PROGRAM}")
-readme=$(realpath "$(dirname "$0")/../../README.md")
 . "$(dirname "$(realpath "$0")")/support.sh"
 unset FA_TEMPLATE_DIR FA_THREADS
 cc=${CC:-cc}
@@ -366,6 +365,9 @@ LUA
   has "counts with it" stdout "$((1000 * 81 - 40 * 41)) of 1000000 a head"
   # 16 x 16 tiles of 64: the diagonal and 15 on each side of it; all cut but the last, of 40 x 40.
   has "and tells the share of tiles" stdout "82 % empty, 0.391 % full, 17.6 % mixed of 256 a head"
+  run explain fwd sm90 bf16 d64 near --seqlen 1000
+  expect "and explains it for a GPU" 0
+  has "with what it is given there" stdout "near.reach"
   refuses_param "above its limit" "near.reach: 501; must be a whole number" near.reach=501
   refuses_param "below its limit" "near.fade: 0; must be a finite number above 0" near.fade=0
   refuses_param "not whole" "near.reach: 1.5" near.reach=1.5
@@ -401,23 +403,6 @@ faulty() {
   rm "$FA_TEMPLATE_DIR/variants/faulty.lua"
 }
 
-# Each variant that the README shows, below a line that says how it is used, is used so.
-variants_of_the_readme() {
-  local blocks=0 name command
-  mkdir -p OVERLAY/variants bin
-  ln -sf "$fagen" bin/fagen
-  while read -r name command; do
-    blocks=$((blocks + 1))
-    awk -v name="$name" '/^    -- OVERLAY/ { on = index($0, "variants/" name ".lua") }
-      on && !/^    / { on = 0 } on { print substr($0, 5) }' "$readme" \
-      >"OVERLAY/variants/$name.lua"
-    PATH="$scratch/bin:$PATH" bash -c "$command" >stdout 2>stderr
-    code=$?
-    expect "README: $command" 0
-  done < <(sed -n 's,^    -- OVERLAY/variants/\([a-z_]*\)\.lua\, used as: ,\1 ,p' "$readme")
-  if [ $blocks -gt 0 ]; then ok "the README shows a variant"; else not_ok "README" "no variant"; fi
-}
-
 check_command() {
   run check fwd,pre,bwd cpu f32,bf16 d40 v24 gqa3 causal det --seqlen 33 --seqlen-k 65
   expect "check a product" 0
@@ -445,6 +430,5 @@ explain_figures
 list_and_targets
 overlay
 users_variant
-variants_of_the_readme
 check_command
 summary

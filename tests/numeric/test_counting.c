@@ -1,8 +1,8 @@
-/* test_counting.c: 10,000 small random problems under every mask, alone and in pairs, with an oracle
-   that counts. With q = 0 and a score that keeps 0, every visible pair weighs the same: O times the
-   number of visible keys counts them by class, exp(LSE) is that number, and with a dO of it dV counts
-   the rows that see a key. All are whole numbers and must be right after rounding: a key too many, one
-   too few or one twice is seen, whatever its size. */
+/* test_counting.c: 10,000 small random problems under every mask, alone and in pairs, with an
+   oracle that counts. With q = 0 and a score that keeps 0, every visible pair weighs the same: O
+   times the number of visible keys counts them by class, exp(LSE) is that number, and with a dO of
+   it dV counts the rows that see a key. All are whole numbers and must be right after rounding: a
+   key too many, one too few or one twice is seen, whatever its size. */
 #include "support.h"
 #include "variant_list.h"
 
@@ -42,7 +42,8 @@ typedef struct counted_case {
 static counted_case cases[CASES_MAX];
 static size_t num_cases;
 
-/* The target's own tiles, and on cpu small ones, so that small problems have tiles of all classes. */
+/* The target's own tiles, and on cpu small ones, so that small problems have tiles of all classes.
+   */
 static fa_context *contexts[TILINGS];
 static overlay small_tiles;
 static int num_tilings;
@@ -202,19 +203,32 @@ static int64_t row_of(const problem *p, int64_t batch, int64_t head, int64_t row
   return (batch * p->sizes.heads_q + head) * p->sizes.seqlen_q + row;
 }
 
+static void describe(char *text, size_t bytes, const problem *p) {
+  snprintf(text, bytes, "%s, %s tiles, batch %d, heads %d, seqlen %d x %d, seed %d", p->of->words,
+           p->tiling ? "small" : "own", (int)p->sizes.batch, (int)p->sizes.heads_q,
+           (int)p->sizes.seqlen_q, (int)p->sizes.seqlen_k, (int)p->sizes.seed);
+  for (int slot = 0; slot < p->drawn.count; ++slot) {
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, ", ");
+    used = strlen(text);
+    drawn_print(text + used, bytes - used, &p->drawn.items[slot]);
+  }
+}
+
 static void fail_at(const problem *p, const char *what, const cli_pair *at, double got,
                     double wanted) {
-  char params[512] = "";
-  for (int slot = 0; slot < p->drawn.count; ++slot) {
-    size_t used = strlen(params);
-    snprintf(params + used, sizeof params - used, ", ");
-    drawn_print(params + used + 2, sizeof params - used - 2, &p->drawn.items[slot]);
-  }
-  fail_msg("%s, %s tiles, batch %d, heads %d, seqlen %d x %d, seed %d%s: %s at batch %d, head %d, "
-           "row or key %d, class %d: got %.6f, wanted %g",
-           p->of->words, p->tiling ? "small" : "own", (int)p->sizes.batch, (int)p->sizes.heads_q,
-           (int)p->sizes.seqlen_q, (int)p->sizes.seqlen_k, (int)p->sizes.seed, params, what,
+  char text[1024];
+  describe(text, sizeof text, p);
+  fail_msg("%s: %s at batch %d, head %d, row or key %d, class %d: got %.6f, wanted %g", text, what,
            (int)at->batch, (int)at->head, (int)at->row, (int)at->key, got, wanted);
+}
+
+/* On a GPU: the last problem named is the one that hangs, if any does. */
+static void tell(const problem *p) {
+  char text[1024];
+  if (!on_gpu()) return;
+  describe(text, sizeof text, p);
+  fprintf(stderr, "%s\n", text);
 }
 
 static void count_pairs(problem *p) {
@@ -328,8 +342,8 @@ static int64_t key_at(const problem *p, int64_t batch, int64_t head_kv, int64_t 
   return ((batch * p->sizes.seqlen_k + key) * p->sizes.heads_kv + head_kv) * DIM;
 }
 
-/* q = 0; k is anything finite; v has a 1 in the column of the key's class, and its index in the next
-   column where it is f32, which holds what is summed. */
+/* q = 0; k is anything finite; v has a 1 in the column of the key's class, and its index in the
+   next column where it is f32, which holds what is summed. */
 static void fill_inputs(const problem *p) {
   const cli_sizes *n = &p->sizes;
   for (int tensor = Q; tensor <= LSE; ++tensor)
@@ -502,6 +516,7 @@ static void every_count_is_right(void **state) {
   for (int64_t number = 1; number <= problems; ++number) {
     draw_problem(&p, number);
     count_pairs(&p);
+    tell(&p);
     run_problem(&p);
     assert_counts(&p);
     drawn_free(&p.drawn);

@@ -120,7 +120,8 @@ static int remove_folder(void **state) {
   return support_end(state);
 }
 
-/* Whether the file is the target's, or of all targets. The modules behind variants are tried on cpu. */
+/* Whether the file is the target's, or of all targets. The modules behind variants are tried on
+   cpu. */
 static int applies(const mutation *m) {
   char target[FA_NAME_MAX];
   if (!strchr(m->file, '/')) return !on_gpu();

@@ -332,7 +332,8 @@ static void wrong_words_are_refused_by_name(void **state) {
   assert_refused(&(oracle_words){"", "", "s"}, "'s' in a sink");
 }
 
-/* Adds to `words` so many different products of q, or of elements of table 4, one after the other. */
+/* Adds to `words` so many different products of q, or of elements of table 4, one after the other.
+   */
 static void add_terms(char *words, int count, const char *format) {
   for (int i = 0; i < count; ++i) {
     sprintf(words + strlen(words), format, i);

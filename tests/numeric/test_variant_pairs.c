@@ -1,5 +1,5 @@
-/* test_variant_pairs.c: every variant there is beside every other one, forward and backward with the
-   gradients by their parameters, against the oracle. As in test_variants.c, none is named. */
+/* test_variant_pairs.c: every variant there is beside every other one, forward and backward with
+   the gradients by their parameters, against the oracle. As in test_variants.c, none is named. */
 #include "support.h"
 #include "variant_list.h"
 
@@ -65,7 +65,12 @@ static void assert_pair_right(const listed_variant *a, const listed_variant *b) 
     assert_together_right(words);
 }
 
-/* Both orders where both change the score; else one order is as good as the other. */
+static int is_mask(const listed_variant *v) {
+  return !v->scores && !v->sinks;
+}
+
+/* Both orders where both change the score; else one order is as good as the other. Two masks are
+   left to test_counting, which is exact. */
 static void each_pair_of_variants(void **state) {
   const size_t every = on_gpu() ? 7 : 1; /* of the pairs: a GPU's compiler takes its time */
   size_t pairs = 0;
@@ -73,6 +78,7 @@ static void each_pair_of_variants(void **state) {
   for (size_t i = 0; i < num_variants; ++i)
     for (size_t j = i + 1; j < num_variants; ++j) {
       int both = variants[i].scores && variants[j].scores, swapped = (i + j) % 2;
+      if (is_mask(&variants[i]) && is_mask(&variants[j])) continue;
       if (pairs++ % every) continue;
       assert_pair_right(&variants[swapped ? j : i], &variants[swapped ? i : j]);
       if (both) assert_pair_right(&variants[swapped ? i : j], &variants[swapped ? j : i]);
@@ -94,7 +100,8 @@ static void render_words(render_result *out, const char *words) {
   expect_ok(render_spec(out, &canonical, support_overlay()));
 }
 
-/* Appends `words` with the slots of its parameters `slots` higher, and `score` in place of each s. */
+/* Appends `words` with the slots of its parameters `slots` higher, and `score` in place of each s.
+   */
 static void append_words(char *out, size_t room, const char *words, int slots, const char *score) {
   while (*words) {
     size_t length = strcspn(words, " "), used = strlen(out);
@@ -111,7 +118,8 @@ static void append_words(char *out, size_t room, const char *words, int slots, c
   }
 }
 
-/* The words of a and then b, as they are made of each alone: masks joined by `and`, b's score of a's. */
+/* The words of a and then b, as they are made of each alone: masks joined by `and`, b's score of
+   a's. */
 static void expect_words_of_pair(const char *a, const char *b) {
   static char keep[65536], score[65536];
   char words[96];

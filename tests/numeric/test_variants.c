@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static listed_variant variants[VARIANTS_LISTED_MAX];
 static size_t num_variants;
@@ -15,6 +16,7 @@ static unsigned number; /* of the next case */
 
 static int begin(void **state) {
   int code = support_begin(state);
+  if (!on_gpu()) alarm(280); /* hundreds of kernels are built */
   num_variants = variant_list(variants);
   return code;
 }
@@ -143,7 +145,8 @@ static size_t workspace_of(const listed_variant *variant, int64_t seqlen) {
   return bytes;
 }
 
-/* With tables of one length, twice the rows take at most twice the bytes, but for 256 that each part may be rounded up by. */
+/* With tables of one length, twice the rows take at most twice the bytes, but for 256 that each
+   part may be rounded up by. */
 static void workspace_is_linear_in_the_sequence(void **state) {
   const size_t rounding = 16 * 256;
   (void)state;

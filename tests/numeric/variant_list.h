@@ -17,8 +17,8 @@ typedef struct listed_variant {
   param_list params;
 } listed_variant;
 
-/* Reads the list; causal, which is a word of its own, is not in it. Fails the test when a variant does
-   not load or there are less than the tests' own. Gives their number. */
+/* Reads the list; causal, which is a word of its own, is not in it. Fails the test when a variant
+   does not load or there are less than the tests' own. Gives their number. */
 size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]);
 
 /* "bwd cpu f32 d40 gqa2 WORDS" with sizes, layout, parameters and inputs that `number` decides. */
