@@ -50,9 +50,13 @@ static void keep_message(void *to, const char *text) {
   if (!w->message[0]) snprintf(w->message, sizeof w->message, "%s", text);
 }
 
-/* Data begins on a page of its own, which stays writable where that of the code does not. */
+/* Data begins on a page of its own, which stays writable where that of the code does not. Where
+   libtcc has no assembler, data shares the code's pages and cannot be written. */
+#if defined(__x86_64__) || defined(__i386__)
 static const char page_of_data[] = "__asm__(\".data\\n.balign 4096\\n.text\");\n";
-enum { DATA_ALIGNMENT = 4096 };
+#else
+static const char page_of_data[] = "";
+#endif
 
 static fa_status new_state(work *w) {
   TCCState *state = w->code->state = tcc_new();
@@ -64,7 +68,7 @@ static fa_status new_state(work *w) {
   tcc_add_symbol(state, "memset", (const void *)memset);
   tcc_add_symbol(state, "memmove", (const void *)memmove);
   tcc_add_symbol(state, "memcpy", (const void *)memcpy);
-  tcc_compile_string(state, page_of_data);
+  if (*page_of_data) tcc_compile_string(state, page_of_data);
   return FA_OK;
 }
 
@@ -100,7 +104,7 @@ static int replace_pages(char *at, size_t bytes, int protection, int flags, int 
 static fa_status protect(const jit *code, int file) {
   const char *end = tcc_host_take_code_end();
   size_t bytes = end ? (size_t)(end - code->code) : 0;
-  if (bytes > code->bytes) bytes = code->bytes;
+  if (bytes > code->bytes || !*page_of_data) bytes = code->bytes;
   if (replace_pages(code->code, bytes, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0))
     return map_error("mmap of executable pages");
   if (replace_pages(code->code + bytes, code->bytes - bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE,
@@ -113,9 +117,6 @@ static fa_status protect(const jit *code, int file) {
 static fa_status place(work *w) {
   jit *code = w->code;
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  if (page != DATA_ALIGNMENT)
-    return fail(FA_UNSUPPORTED, "no memory for generated code: pages of %zu bytes, not %d", page,
-                DATA_ALIGNMENT);
   int needed = tcc_relocate(code->state, NULL);
   if (needed <= 0) return compile_error(NULL, w);
   code->bytes = ((size_t)needed + page - 1) / page * page;

@@ -1,6 +1,6 @@
 /* jit.h: emitted C to machine code, in memory, by libtcc.
    The code is a closed world: it includes nothing and links to nothing. Its pages are never
-   writable and executable at once. Static variables work; all threads see the same. */
+   writable and executable at once. Static variables work, on x86; all threads see the same. */
 #ifndef FAGEN_RUNTIME_JIT_H
 #define FAGEN_RUNTIME_JIT_H
 

@@ -41,6 +41,7 @@ build build/sanitized "test_faults test_cache test_load fake_nvrtc fake_nvrtc_ne
 try "calls made to fail" env FAGEN_FAULTS_DENSE="${FAGEN_FAULTS_DENSE:-8}" build/sanitized/tests/test_faults
 try "processes" build/sanitized/tests/test_cache
 try "threads and runs" build/sanitized/tests/test_load
+rm -f build/fuzz/{crash,timeout,oom,leak}-*
 try "fuzzers" tests/fuzz/run.sh "$seconds"
 
 build build/threads "test_load test_registry test_cpu_pool test_jit fake_nvrtc" \

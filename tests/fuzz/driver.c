@@ -109,7 +109,7 @@ static size_t choose(size_t below) {
 static void splice(size_t at, size_t removed, const uint8_t *with, size_t count) {
   if (now.count - removed + count > MOST_BYTES) return;
   memmove(now.data + at + count, now.data + at + removed, now.count - at - removed);
-  memcpy(now.data + at, with, count);
+  if (count) memcpy(now.data + at, with, count);
   now.count = now.count - removed + count;
 }
 
