@@ -67,9 +67,7 @@ local function fill_registers()
 end
 
 local function medium() -- to 128 columns
-  if widest <= 72 and mask.trivial then -- 1.10 of 128x128 at 512, 1.16 at 1024
-    return { fill_registers() }
-  end
+  if widest <= 72 then return { fill_registers() } end -- 1.10 to 1.21 of 128x128 at 512 to 2048
   local short = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 2, strips = v_chunks,
     turns = true,
     reason = "128 rows waste least of a short sequence; 0.94 of the other at 2048, 0.90 at 16384" }
@@ -78,17 +76,21 @@ local function medium() -- to 128 columns
 end
 
 local function wide() -- to 192 columns
-  local short = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 2,
-    strips = math.min(v_chunks, 2), turns = true, every_peak = true, longest_keys = 768,
-    reason = "two Q buffers, 1.06 of one; without all maxima the error at 512 keys is 1.10 of FA2's" }
-  local main = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 1, strips = 3, turns = true,
-    reason = "1.02 to 1.08 of 96 keys, which fill shared memory; two Q buffers 0.95 at 4096, masked" }
+  local two_q = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 2,
+    strips = math.min(v_chunks, 2), turns = true,
+    reason = "the next tile's Q arrives early: 1.06 of one Q buffer at 512 keys" }
   if spec.dim_v <= 128 then
-    main = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
-      reason = "O leaves room for 128 keys, shared memory for one Q; turns +25 %" }
+    if not mask.trivial then return { two_q } end -- 1.05 of 128x128 at 1024, level at 4096
+    two_q.longest_keys = 1024
+    return { two_q, { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
+      reason = "0.95 of the other at 512, 1.01 at 4096; turns +25 %" } }
   end
-  if not mask.trivial then return { main } end -- whose error is 1.04 of FA2's
-  return { short, main }
+  local one_q = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 1, strips = 3, turns = true,
+    reason = "1.02 to 1.08 of 96 keys, which fill shared memory; 1.05 of two Q buffers at 4096, masked" }
+  if not mask.trivial then return { one_q } end
+  -- Without all maxima the error at 512 keys is 1.10 of that of kernels that split so few keys.
+  two_q.every_peak, two_q.longest_keys = true, 768
+  return { two_q, one_q }
 end
 
 local function widest_dims() -- to 256 columns
