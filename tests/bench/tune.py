@@ -27,6 +27,7 @@ import re
 import statistics
 import subprocess
 import sys
+import warnings
 
 import compare
 
@@ -440,6 +441,7 @@ def time_rows(options):
     sys.path.insert(0, str(ROOT / "examples" / "pytorch"))
     import fagen
     fagen.target = "sm90"
+    warnings.simplefilter("ignore")  # PyTorch's, of each backend that it may not use
     torch.manual_seed(options.seed)
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
     for row in json.loads((options.folder / "rows.json").read_text()):
