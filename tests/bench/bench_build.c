@@ -114,8 +114,10 @@ static void measure(const char *words) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const usual[] = {"fwd sm80 bf16 d64 causal", "fwd sm80 bf16 d128 causal",
-                                      "bwd sm80 bf16 d128 causal", "bwd sm80 bf16 d256"};
+  static const char *const usual[] = {"fwd sm80 bf16 d64 causal",  "fwd sm80 bf16 d128 causal",
+                                      "bwd sm80 bf16 d128 causal", "bwd sm80 bf16 d256",
+                                      "fwd sm90 bf16 d64 causal",  "fwd sm90 bf16 d128 causal",
+                                      "fwd sm90 bf16 d256",        "bwd sm90 bf16 d128 causal"};
   if (!mkdtemp(folder)) return 1;
   printf("| spec | render ms | NVRTC ms | cold start ms | KB | read and check ms | plan ms | warm "
          "start "
