@@ -128,11 +128,11 @@ DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigne
 % end
 % if grouped then
   for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head) {
-    ${walk.ends}
+    ${walk.ends_counted}
     ${capture(add_dq)}
   }
 % else
-  ${walk.ends}
+  ${walk.ends_counted}
   ${capture(add_dq)}
 % end
 % if det then

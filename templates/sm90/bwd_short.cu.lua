@@ -138,7 +138,7 @@ DEVICE void serve_heads(const backward_args &args, const tensor_map &k_map, cons
     const unsigned unvisited = *(const unsigned *)(memory + UNVISITED);
     if (unvisited && turn % key_tile_count(args) == 0)
       clear_dq(dq_map, staged, at_keys, part, unvisited);
-    ${walk.ends}
+    ${walk.ends_counted}
     for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
       const bool first = visits.first >> tile & 1, last = visits.last >> tile & 1;
       float *sum = args.dq_sum + (blockIdx.x * query_tiles + tile) * DQ_FLOATS + part * DQ_PART;

@@ -30,7 +30,8 @@ if #conditions > 0 then walk.masked = table.concat(conditions, " || ") end
 local grouped = spec.group > 1
 
 -- The C lines before the loops over query tiles: the bounds in setup, and what they refer to.
-local function with(setup, consumer)
+-- counted: the number of query tiles is used besides.
+local function with(setup, consumer, counted)
   local uses = setup .. " " .. walk.begin .. " " .. walk.finish
   local lines = {}
   local function declare(name, line, wanted)
@@ -40,7 +41,7 @@ local function with(setup, consumer)
     lines[1] = string.format("const int key_first = %s;",
       grouped and "afresh(at_keys.first)" or "at_keys.first")
   end
-  lines[#lines + 1] = "const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;"
+  declare("query_tiles", "const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;", counted)
   declare("keys", "const int keys = min(KEYS, args.seqlen_k - key_first);")
   declare("key_last", "const int key_last = key_first + KEYS - 1;")
   declare("shift", "/* Positions are on the key axis: the last query stands at the last key. */\n"
@@ -49,9 +50,11 @@ local function with(setup, consumer)
   return table.concat(lines, "\n")
 end
 
-walk.bounds = with(walk.setup, true)
+walk.bounds = with(walk.setup, true, tiles.wide)
 
 -- The same for those who only need to know which tiles are visited.
-walk.ends = with((walk.setup:gsub("const int full_[^;]*;\n?", ""):gsub("\n$", "")))
+local ends = walk.setup:gsub("const int full_[^;]*;\n?", ""):gsub("\n$", "")
+walk.ends = with(ends)
+walk.ends_counted = with(ends, false, true)
 
 return walk
