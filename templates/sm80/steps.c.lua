@@ -56,7 +56,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long fixed = QUERIES, walked = KEYS;
   tile_bounds *searched = (tile_bounds *)in->workspace;
   out->num_parts = 1;
-  out->parts[0].name = "bounds of key tiles";
+  out->parts[0].name = "key tile bounds";
   out->parts[0].offset = 0;
   out->parts[0].bytes = (groups * query_tiles * sizeof(tile_bounds) + 255) / 256 * 256;
   out->workspace_bytes = out->parts[0].bytes;
@@ -116,7 +116,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 
 % if spec.pass == "bwd" and mask.searched "q" then
   tile_bounds *searched = add_part(
-      out, in, "bounds of query tiles", in->batch * key_tiles * (long long)sizeof(tile_bounds));
+      out, in, "query tile bounds", in->batch * key_tiles * (long long)sizeof(tile_bounds));
   const long long fixed = KEYS, walked = QUERIES;
 %   include "gpu_search_steps.c.lua"
 

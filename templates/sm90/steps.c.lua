@@ -122,7 +122,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   out->parts[0].bytes = out->workspace_bytes = 256;
 %   if searched then
   out->num_parts = 2;
-  out->parts[1].name = "bounds of key tiles";
+  out->parts[1].name = "key tile bounds";
   out->parts[1].offset = 256;
   out->parts[1].bytes = 
       (${groups} * ((in->seqlen_q + 63) / 64) * sizeof(tile_bounds) + 255) / 256 * 256;

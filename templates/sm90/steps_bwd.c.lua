@@ -138,7 +138,11 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
   const long long heads = in->batch * in->heads_q, pairs = in->batch * in->heads_kv;
   const long long counters = 1 + pairs + pairs * key_tiles * ${tiles.turns};
-  const long long ring = ring_pairs(in, 4 * (heads * (in->seqlen_q + 1) + counters));
+  long long other = 4 * (heads * (in->seqlen_q + 1) + counters);
+% if spec.pass == "bwd" and mask.searched "q" then
+  other += (long long)sizeof(tile_bounds) * in->batch * key_tiles;
+% end
+  const long long ring = ring_pairs(in, other);
   const long long sums = ring > 0 ? ring * (in->heads_q / in->heads_kv) : heads; /* with memory */
   out->num_steps = out->num_parts = 0;
   out->workspace_bytes = 0;
@@ -153,7 +157,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   int *started = add_part(out, in, "counters", counters * 4);
 % if spec.pass == "bwd" and mask.searched "q" then
   tile_bounds *searched = add_part(
-      out, in, "bounds of query tiles", in->batch * key_tiles * (long long)sizeof(tile_bounds));
+      out, in, "query tile bounds", in->batch * key_tiles * (long long)sizeof(tile_bounds));
   const long long fixed = KEYS, walked = QUERIES;
 %   include "gpu_search_steps.c.lua"
 % end
