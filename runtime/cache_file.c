@@ -57,11 +57,19 @@ void *cache_file_encode(size_t *bytes, const char *key, const cache_section *sec
   return file;
 }
 
-/* Whether count bytes and a final 0 lie at offset, inside the file. */
-static int holds_text(const char *file, size_t file_bytes, uint64_t offset, uint64_t count) {
-  return offset <= file_bytes && count < file_bytes - offset && !file[offset + count];
+/* Where a text at `offset` ends with its padding, or 0 when the file does not hold one there as encode
+   writes it. */
+static uint64_t end_of_text(const char *file, size_t file_bytes, uint64_t offset, uint64_t count) {
+  if (offset > file_bytes || count >= file_bytes - offset) return 0;
+  uint64_t end = offset + padded(count);
+  if (end > file_bytes) return 0;
+  for (uint64_t i = offset + count; i < end; ++i)
+    if (file[i]) return 0;
+  return end;
 }
 
+/* Takes only what encode writes: a checksum can be forged, and what is laid out in one way alone
+   leaves nothing else to be wrong. */
 int cache_file_decode(cache_entry *out, void *file, size_t bytes) {
   header head;
   char *at = file;
@@ -69,19 +77,21 @@ int cache_file_decode(cache_entry *out, void *file, size_t bytes) {
   memcpy(&head, file, sizeof head);
   digest sum = checksum_of(file, bytes);
   if (memcmp(head.magic, magic, sizeof magic) || head.file_bytes != bytes ||
-      memcmp(&sum, &head.checksum, sizeof sum))
+      memcmp(&sum, &head.checksum, sizeof sum) || head.num_sections > CACHE_SECTIONS)
     return 0;
   uint64_t key_at = sizeof head + head.num_sections * sizeof(section_row);
-  if (head.num_sections > CACHE_SECTIONS || !holds_text(at, bytes, key_at, head.key_bytes))
-    return 0;
+  uint64_t end = end_of_text(at, bytes, key_at, head.key_bytes);
+  if (!end || strlen(at + key_at) != head.key_bytes) return 0;
   *out = (cache_entry){.file = file, .key = at + key_at, .num_sections = (int)head.num_sections};
   for (int i = 0; i < out->num_sections; ++i) {
     section_row row;
     memcpy(&row, at + sizeof head + (size_t)i * sizeof row, sizeof row);
-    if (row.name[sizeof row.name - 1] || !holds_text(at, bytes, row.offset, row.bytes)) return 0;
+    if (row.name[sizeof row.name - 1] || row.offset != end) return 0;
+    end = end_of_text(at, bytes, row.offset, row.bytes);
+    if (!end) return 0;
     memcpy(out->sections[i].name, row.name, sizeof row.name);
     out->sections[i].data = at + row.offset;
     out->sections[i].bytes = row.bytes;
   }
-  return 1;
+  return end == bytes;
 }
