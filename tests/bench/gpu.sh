@@ -36,8 +36,8 @@ workspace_terms() {
 costs() {
   "$program/bench_build"
   echo
-  "$program/test_cuda_runtime" | grep -E ' (us|ns)$' || true
-  echo
+  "$program/test_cuda_runtime" | grep -E ' (us|ns)$' | sed 's/^/- /' || true
+  printf '\nBytes of workspace:\n\n'
   workspace "bwd sm80 bf16 d128"
   echo
   workspace "bwd sm90 bf16 d128 det"
@@ -61,9 +61,10 @@ costs | tee "$runs/costs.md"
 speed
 {
   cat "$runs/costs.md"
-  echo
-  compare --show "$runs/sm80.json" --markdown
-  compare --show "$runs/best.json" --short
+  printf '\nTarget `sm80`, whose tiles are for all architectures:\n\n'
+  compare --show "$runs/sm80.json" --markdown | grep '^|'
+  printf '\nTarget `sm90`:\n'
+  compare --show "$runs/best.json" --short | sed 's/^\(fwd\|bwd\|deterministic\):/- &/'
 } >"$runs/tables.md"
 cat "$runs/tables.md"
 if [ "$readme" ]; then
