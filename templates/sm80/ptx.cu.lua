@@ -1,47 +1,11 @@
 % -- The PTX of the sm80 target: named wrappers of one instruction each, those that the pass calls.
 % local forward, backward = spec.pass == "fwd", spec.pass == "bwd"
-% local score = require "score"
 /* ---- PTX, one instruction each -----------------------------------------------------------------
  * Arithmetic on floats is asked for by name: no compiler option changes what is computed. */
 
 #define DEVICE static __device__ __forceinline__
 
-% if forward or tiles.preprocess_lanes > 1 or not score.identity then
-DEVICE float add(float a, float b) {
-  float sum;
-  asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
-  return sum;
-}
-
-% end
-DEVICE float subtract(float a, float b) {
-  float difference;
-  asm("sub.rn.f32 %0, %1, %2;" : "=f"(difference) : "f"(a), "f"(b));
-  return difference;
-}
-% if forward or backward then
-
-DEVICE float multiply(float a, float b) {
-  float product;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
-  return product;
-}
-% end
-
-/* a * b + c, rounded once. */
-DEVICE float multiply_add(float a, float b, float c) {
-  float sum;
-  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
-  return sum;
-}
-% if forward then
-
-DEVICE float maximum(float a, float b) {
-  float larger;
-  asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
-  return larger;
-}
-% end
+% include "gpu_arithmetic.cu.lua"
 % if backward then
 
 DEVICE float minimum(float a, float b) {
@@ -51,37 +15,6 @@ DEVICE float minimum(float a, float b) {
 }
 % end
 % if forward or backward then
-
-/* 2^x: 0 for -inf, relative error 2^-22. */
-DEVICE float exp2_approx(float x) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-  return power;
-}
-% end
-% if forward then
-
-/* log2(x): -inf for 0. */
-DEVICE float log2_approx(float x) {
-  float logarithm;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(x));
-  return logarithm;
-}
-
-DEVICE float reciprocal(float x) {
-  float quotient;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(quotient) : "f"(x));
-  return quotient;
-}
-% end
-% if forward or backward then
-
-/* Two values rounded to ${spec.dtype}, the first in the low half. */
-DEVICE unsigned pack(float low, float high) {
-  unsigned both;
-  asm("cvt.rn.${spec.dtype}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
 
 /* c += a b, 16 x 8 from 16 x 16 and 16 x 8. With g = lane / 4 and t = lane % 4 a lane holds
  *   c: rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1;

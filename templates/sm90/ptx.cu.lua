@@ -7,37 +7,8 @@
 
 #define DEVICE __device__ __forceinline__
 
-DEVICE float add(float a, float b) {
-  float sum;
-  asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
-  return sum;
-}
-
-DEVICE float subtract(float a, float b) {
-  float difference;
-  asm("sub.rn.f32 %0, %1, %2;" : "=f"(difference) : "f"(a), "f"(b));
-  return difference;
-}
-
-DEVICE float multiply(float a, float b) {
-  float product;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
-  return product;
-}
-
-/* a * b + c, rounded once. */
-DEVICE float multiply_add(float a, float b, float c) {
-  float sum;
-  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
-  return sum;
-}
+% include "gpu_arithmetic.cu.lua"
 % if forward then
-
-DEVICE float maximum(float a, float b) {
-  float larger;
-  asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
-  return larger;
-}
 
 DEVICE float minimum(float a, float b) {
   float smaller;
@@ -56,35 +27,6 @@ DEVICE bool exceeds(float a, float b) {
   return yes;
 }
 % end
-
-/* 2^x: 0 for -inf, relative error 2^-22. */
-DEVICE float exp2_approx(float x) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-  return power;
-}
-% if forward then
-
-/* log2(x): -inf for 0. */
-DEVICE float log2_approx(float x) {
-  float logarithm;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(x));
-  return logarithm;
-}
-
-DEVICE float reciprocal(float x) {
-  float quotient;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(quotient) : "f"(x));
-  return quotient;
-}
-% end
-
-/* Two values rounded to ${dtype}, the first in the low half. */
-DEVICE unsigned pack(float low, float high) {
-  unsigned both;
-  asm("cvt.rn.${dtype}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
 
 /* x of lane 0, for values that all lanes share: the compiler then keeps them once for the warp. */
 DEVICE unsigned uniform(unsigned x) { return __shfl_sync(0xffffffffu, x, 0); }
