@@ -307,4 +307,9 @@ function text.functions_of(roots)
   return needed
 end
 
+-- Whether lines of C name a variable: a kernel declares no more than it uses.
+function text.mentions(lines, name)
+  return lines:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
+end
+
 return text

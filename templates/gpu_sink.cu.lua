@@ -3,7 +3,7 @@
 % local names = require "gpu_names"("args.", { q = "", k = "", s = "" })
 % local logit = text.inline(score.sink, names)
 % local function declare(said)
-%   if said:find("%f[%w_]head%f[^%w_]") then
+%   if text.mentions(said, "head") then
 const int head = n - batch * args.heads_q;
 %   end
 % end

@@ -167,7 +167,7 @@ end
 function interval.places(keep, names)
   local lines, places = (interval.of(keep, names)), {}
   for _, place in ipairs { "batch", "head" } do
-    if lines:find("%f[%w_]" .. names[place] .. "%f[^%w_]") then places[#places + 1] = place end
+    if text.mentions(lines, names[place]) then places[#places + 1] = place end
   end
   return places
 end

@@ -476,7 +476,7 @@ function mask.runs(given)
   end
   local lines = table.concat(setup, "\n")
   return { setup = lines, runs = runs, longest = longest, unsolved = walk.unsolved,
-    by_head = walk.names.head and lines:find("%f[%w_]" .. walk.names.head .. "%f[^%w_]") ~= nil }
+    by_head = walk.names.head and text.mentions(lines, walk.names.head) }
 end
 
 return mask

@@ -185,7 +185,7 @@ end
 function score.declared(declare, ...)
   local said, lines = table.concat({ ... }, " "), {}
   for i = #declare, 1, -1 do
-    if said:find("%f[%w_]" .. declare[i][1] .. "%f[^%w_]") then
+    if text.mentions(said, declare[i][1]) then
       table.insert(lines, 1, declare[i][2])
       said = said .. " " .. declare[i][2]
     end

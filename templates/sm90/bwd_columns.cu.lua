@@ -262,15 +262,17 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 % end
   wait(shared + K_FULL, at);
   wait(shared + V_FULL, at);
+% local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
+% local by_head = text.mentions(said, "head")
 % if grouped then
   for (int member = 0; member < GROUP; ++member) {
-%   if score.speaks_of_heads(mask.keep) then
+%   if by_head then
     const int head = at_keys.head_kv * GROUP + member;
 %   end
     ${capture(walk_queries)}
   }
 % else
-%   if score.speaks_of_heads(mask.keep) then
+%   if by_head then
   const int head = at_keys.head_kv;
 %   end
   ${capture(walk_queries)}

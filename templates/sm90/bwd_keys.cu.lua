@@ -364,7 +364,7 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   int any = 0; /* whether dK and dV hold anything yet */
   ${walk.bounds}
 % local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
-% local by_head = said:find("%f[%w_]head%f[^%w_]")
+% local by_head = text.mentions(said, "head")
 % if by_head then
   int head = at_keys.head_kv${grouped and " * GROUP" or ""};
 % end

@@ -414,7 +414,7 @@ ${spec.name}_${entry.name}(
 % local said = uniforms .. score_text .. (mask.trivial and "" or mask.predicate(position))
 %     .. (score.sink and text.inline(score.sink, places) or "") .. walk_keys(entry).setup
 %   for _, name in ipairs { "head", "batch" } do
-%     if said:find("%f[%w_]" .. name .. "%f[^%w_]") then
+%     if text.mentions(said, name) then
     const int ${name} = work.${name};
 %     end
 %   end

@@ -1,6 +1,6 @@
 -- sm90/walk_bwd.lua: which query tiles a block of backward visits for its key tile.
 
-local mask, score = require "mask", require "score"
+local mask, score, text = require "mask", require "score", require "expr_text"
 
 local walk = mask.runs { walked = "q", fixed = "k", first = "key_first", last = "key_last",
                          tile = tiles.queries, tiles = "query_tiles", length = "args.seqlen_q",
@@ -35,7 +35,7 @@ local function with(setup, consumer, counted)
   local uses = setup .. " " .. walk.begin .. " " .. walk.finish
   local lines = {}
   local function declare(name, line, wanted)
-    if wanted or uses:find("%f[%w_]" .. name .. "%f[^%w_]") then lines[#lines + 1] = line end
+    if wanted or text.mentions(uses, name) then lines[#lines + 1] = line end
   end
   if consumer or uses:find("key") then
     lines[1] = string.format("const int key_first = %s;",

@@ -64,6 +64,7 @@ static const char *const variants[] = {
     "bwd sm90 bf16 d64 gqa2 causal alibi sink",
     "fwd,bwd sm90 bf16 d128 document prefix_lm",
     "bwd sm90 f16 d256 dilated alibi",
+    "bwd sm90 bf16 d256 document",
 };
 
 /* The most bytes of spill stores of an entry. */
