@@ -63,7 +63,12 @@ enum {
   P_TILE = DOUT_TILES + DOUT_BYTES,
 % end
   DS_TILE = P_TILE + 2 * QUERIES * KEYS,
+% if det then
+  STATISTICS = DS_TILE + 2 * QUERIES * KEYS,
+  TICKET = STATISTICS + ${tiles.stages} * STATISTICS_BYTES /* which block this is, in the order of start */
+% else
   STATISTICS = DS_TILE + 2 * QUERIES * KEYS
+% end
 };
 
 enum { DQ_FLOATS = ${tiles.dq_floats} }; /* of dQ's sum for a query tile */
@@ -103,15 +108,19 @@ ${capture(part_of, "dq", place_p .. "(dq_row(thread) + t % 16, t / 16)", place_q
 /* Starts copying LSE and D of a query tile from row `first` on, one after the other. Rows past
  * seqlen_q become those of a row that saw no key. */
 DEVICE void load_statistics(unsigned to, const backward_args &a, unsigned head, int first) {
-  const bool is_lse = threadIdx.x < QUERIES;
-  const int row = first + threadIdx.x % QUERIES;
-  to += 4 * threadIdx.x;
-  if (threadIdx.x >= 2 * QUERIES)
+  const unsigned thread = thread_index();
+  const int row = first + thread;
+  if (thread >= QUERIES)
     return;
-  if (row < a.seqlen_q)
-    copy_async_float(to, (is_lse ? a.lse : a.d) + (long long)head * a.seqlen_q + row);
-  else
-    store_shared(to, is_lse ? 0xff800000u : 0);
+  to += 4 * thread;
+  if (row < a.seqlen_q) {
+    const unsigned long long at = (unsigned long long)head * (unsigned)a.seqlen_q + row;
+    copy_async_float(to, a.lse + at);
+    copy_async_float(to + 4 * QUERIES, a.d + at);
+  } else {
+    store_shared(to, 0xff800000u);
+    store_shared(to + 4 * QUERIES, 0);
+  }
 }
 
 /* Starts copying all that is wanted of a query tile. */
@@ -128,6 +137,9 @@ DEVICE void start_queries(const backward_args &a, unsigned memory, unsigned head
       rows_of(a.dout, a.heads_q, anew(head)), a.dout.stride_seq, tile * QUERIES, a.seqlen_q);
   load_statistics(memory + STATISTICS${at "STATISTICS"}, a, anew(head), tile * QUERIES);
 }
+
+/* A number that is the same in the whole warp: said so, it stays out of the threads' registers. */
+DEVICE unsigned uniform(unsigned x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 /* -LSE as an exponent of 2, from the bits of LSE: were they a float's, the compiler would compare
  * floats, and options change that. A row that saw no key has the LSE -inf and gets -inf, which
@@ -151,15 +163,16 @@ DEVICE void store_fragment(unsigned lane_place, int i, int j, const float (&c)[4
  * of the next key tile has passed that query tile, which it tells by a counter of turns: query
  * tiles of all heads of the group, counted in order. Blocks take their key tiles in the order in
  * which they start, so a block waits only for blocks that have started. One thread speaks for its
- * block, beside a __syncthreads() that is there anyway. */
+ * block, beside a __syncthreads() that is there anyway; the ticket stays in shared memory. */
 
-/* The counter of the block that drew `ticket`; after it comes that of the next key tile. */
+/* The counter of the block that drew the ticket; after it comes that of the next key tile. */
 DEVICE int *turns_of(const backward_args &a, unsigned ticket) {
   const unsigned row = divide(ticket, a.pairs), pair = ticket - row * a.pairs.number;
   return a.turns + 1 + (long long)(pair + 1) * a.key_tiles.number - 1 - row;
 }
 
-DEVICE void await_turn(const backward_args &a, unsigned ticket, int turn) {
+DEVICE void await_turn(const backward_args &a, unsigned memory, int turn) {
+  const unsigned ticket = load_shared_word(memory + TICKET);
   if (ticket < a.pairs.number) /* the last key tile waits for none */
     return;
   const int *next = turns_of(a, ticket) + 1;
@@ -167,8 +180,8 @@ DEVICE void await_turn(const backward_args &a, unsigned ticket, int turn) {
   }
 }
 
-DEVICE void pass_turn(const backward_args &a, unsigned ticket, int turn) {
-  store_release(turns_of(a, ticket), turn);
+DEVICE void pass_turn(const backward_args &a, unsigned memory, int turn) {
+  store_release(turns_of(a, load_shared_word(memory + TICKET)), turn);
 }
 % end
 % local next_stage = two and ", stage ^ 1" or ""
@@ -246,6 +259,23 @@ ds[i][j][e] = multiply(s[i][j][e], ds[i][j][e]);
 % local function pair_of(name)
 %   return tiles[name].uneven and string.format(", %s_pair(again)", name) or ""
 % end
+% local function load_of_rows(name, value)
+float ${name}[${s_rows}][2];
+#pragma unroll
+for (int i = 0; i < ${s_rows}; ++i) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+    ${name}[i][h] = ${value};
+}
+% end
+% local function load_minus_lse()
+%   local word = "load_shared_word(row_lse + 4 * (16 * i + 8 * h))"
+${capture(load_of_rows, "minus_lse", string.format("minus_exponent(%s)", word))}
+% end
+% local function load_d()
+%   local word = "load_shared_word(row_lse + 4 * (QUERIES + 16 * i + 8 * h))"
+${capture(load_of_rows, "d", string.format("__uint_as_float(%s)", word))}
+% end
 % -- P and dS for `keys` keys of the warp, part `part` of them where that is not all.
 % local function one_part(masked, keys)
 %   local parts, columns = 16 * tiles.s.pairs // keys, keys // 8
@@ -266,6 +296,10 @@ store_fragment(DS_TILE + ${lane}, i, j, ds[i][j]);
 float s[${s_rows}][${columns}][4] = {};
 ${tiles.product_s.name}(s, Q_TILES, ${now("Q", "s_a")},
     K_TILE, s_b${further(16 * keys * tiles.chunks_qk)});
+${capture(load_minus_lse)}
+%   if not tiles.late_d then
+${capture(load_d)}
+%   end
 float ds[${s_rows}][${columns}][4] = {}; /* first dP */
 #pragma unroll
 for (int step = 0; step < ${tiles.product_dp.steps}; ++step) {
@@ -275,6 +309,9 @@ for (int step = 0; step < ${tiles.product_dp.steps}; ++step) {
   ${capture(beside, tiles.product_dp.steps, s_rows * columns, p, store_p)}
 %   end
 }
+%   if tiles.late_d then
+${capture(load_d)}
+%   end
 ${capture(beside, 1, s_rows * columns, rest, store_rest)}
 % end
 % local function visit(masked)
@@ -286,18 +323,7 @@ const int first_row = thread / 32 % ${tiles.s.rows} * ${16 * tiles.s.row_tiles} 
 %   if masked or score.needs_positions then
 const int first_key = thread / ${32 * tiles.s.rows} * ${16 * tiles.s.pairs} + thread % 4 * 2;
 %   end
-const unsigned row_statistics = memory + STATISTICS + 4 * first_row;
-float minus_lse[${s_rows}][2], d[${s_rows}][2];
-#pragma unroll
-for (int i = 0; i < ${s_rows}; ++i) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const unsigned row = ${now("STATISTICS", "row_statistics + 4 * (16 * i + 8 * h)")};
-    minus_lse[i][h] = minus_exponent(load_shared_word(row));
-    d[i][h] = __uint_as_float(load_shared_word(row + 4 * QUERIES));
-  }
-}
-
+const unsigned row_lse = ${now("STATISTICS", "memory + STATISTICS + 4 * first_row")};
 %   local keys = masked and tiles.masked_part_keys or tiles.part_keys
 %   local parts = 16 * tiles.s.pairs // keys
 %   if parts > 1 then
@@ -311,12 +337,12 @@ ${capture(one_part, masked, keys)}
 %   if det then
 const int turn = (head - pair * GROUP) * a.query_tiles + tile + 1;
 if (threadIdx.x == 0)
-  await_turn(a, anew(ticket), turn);
+  await_turn(a, memory, turn);
 %   end
 __syncthreads(); /* P and dS are whole */
 %   if det then
 if (threadIdx.x == 0) /* late: the additions of the turn before have long arrived */
-  pass_turn(a, anew(ticket), turn - 1);
+  pass_turn(a, memory, turn - 1);
 %   end
 
 const unsigned again = thread_index();
@@ -333,8 +359,9 @@ ${capture(start_next)}
 float dq[${tiles.dq.row_tiles}][${2 * tiles.dq.pairs}][4] = {};
 ${tiles.product_dq.name}(dq, DS_TILE, memory + dq_left(again),
     K_TILE, memory + dq_right(again)${pair_of "dq"});
-float *dq_sum = a.dq_sum + ((long long)head * a.query_tiles + tile) * DQ_FLOATS +
-    dq_place(again);
+const unsigned long long tiles_before =
+    (unsigned long long)anew(head) * (unsigned)a.query_tiles + tile;
+float *dq_sum = a.dq_sum + tiles_before * DQ_FLOATS + dq_place(again);
 #pragma unroll
 for (int i = 0; i < ${tiles.dq.row_tiles}; ++i) {
 #pragma unroll
@@ -399,15 +426,14 @@ ${spec.name}_main(const __grid_constant__ backward_args a) {
 
 % if det then
   if (threadIdx.x == 0)
-    *(volatile int *)shared = draw_ticket(a.turns);
+    store_shared(memory + TICKET, draw_ticket(a.turns));
   __syncthreads();
-  const unsigned ticket = *(volatile int *)shared;
-  __syncthreads();
-  const unsigned row = divide(ticket, a.pairs);
+  const unsigned ticket = uniform(load_shared_word(memory + TICKET));
+  const unsigned row = uniform(divide(ticket, a.pairs));
   const unsigned pair = ticket - row * a.pairs.number; /* of batch x heads_kv */
   const int key_tile = a.key_tiles.number - 1 - row;
 % else
-  const unsigned pair = divide(blockIdx.x, a.key_tiles); /* of batch x heads_kv */
+  const unsigned pair = uniform(divide(blockIdx.x, a.key_tiles)); /* of batch x heads_kv */
   const int key_tile = blockIdx.x - pair * a.key_tiles.number;
 % end
   const int key_first = key_tile * KEYS;
@@ -473,8 +499,8 @@ __syncthreads(); /* the additions for the head before are on their way */
 %     end
 if (threadIdx.x == 0) { /* tiles before the first count as passed */
   const int skipped = (head - pair * GROUP) * a.query_tiles + ${begin};
-  await_turn(a, ticket, skipped);
-  pass_turn(a, ticket, skipped);
+  await_turn(a, memory, skipped);
+  pass_turn(a, memory, skipped);
 }
 %   end
 %   for _, run in ipairs(walk.runs) do
@@ -500,8 +526,8 @@ for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
   __syncthreads(); /* nobody reads K and V any more */
 % if det then
   if (threadIdx.x == 0) { /* the last turn, and those after the last tile that this block visits */
-    await_turn(a, ticket, GROUP * a.query_tiles);
-    pass_turn(a, ticket, GROUP * a.query_tiles);
+    await_turn(a, memory, GROUP * a.query_tiles);
+    pass_turn(a, memory, GROUP * a.query_tiles);
   }
 % end
   const unsigned thread = thread_index();
@@ -512,9 +538,9 @@ for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
     ${capture(put, "dv", "dv", "V_TILE", place_v, tiles.chunks_v, false)}
   }
   __syncthreads();
-  store_${tiles.k.shape}(rows_of(a.dk, a.heads_kv, pair), a.dk.stride_seq, key_first,
+  store_${tiles.k.shape}(rows_of(a.dk, a.heads_kv, anew(pair)), a.dk.stride_seq, key_first,
       a.seqlen_k, memory + K_TILE);
-  store_${tiles.v.shape}(rows_of(a.dv, a.heads_kv, pair), a.dv.stride_seq, key_first,
+  store_${tiles.v.shape}(rows_of(a.dv, a.heads_kv, anew(pair)), a.dv.stride_seq, key_first,
       a.seqlen_k, memory + V_TILE);
 }
 

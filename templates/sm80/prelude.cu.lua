@@ -20,8 +20,7 @@ enum {
 
 % include "sm80/ptx.cu.lua"
 
-/* Divided so, what follows from blockIdx is seen to be the same for all threads and stays out of
- * their registers. */
+/* n / d; a GPU has no instruction for it. */
 DEVICE unsigned divide(unsigned n, const divisor &d) {
   return (unsigned)((unsigned long long)n * d.magic >> d.shift);
 }

@@ -234,14 +234,16 @@ local function backward_facts(tiles)
   }
 end
 
--- Keys of a warp whose S and dP are made at a time: half as many where a mask, the turns of `det` or
--- the walk through the heads of a group take registers beside wide rows.
+-- Keys of a warp whose S and dP are made at a time: 16 at 128 are 313 TF, 32 are 361, but under a mask
+-- there are no registers for them beside wide rows.
 local function set_parts(tiles)
-  local wide = math.max(spec.dim_qk, spec.dim_v) > 64
   local most = 16 * tiles.s.pairs
-  local crowded = spec.deterministic or spec.group > 1
-  tiles.part_keys = math.min(most, wide and crowded and 16 or 32)
+  local widest = math.max(spec.dim_qk, spec.dim_v)
+  local wide = widest > 64
+  tiles.part_keys = math.min(most, 32)
   tiles.masked_part_keys = math.min(most, wide and 16 or 32)
+  -- D is read after dP where registers are short, though 343 TF follow where 356 would at 128.
+  tiles.late_d = widest > 128 or wide and (spec.group > 1 or spec.deterministic)
 end
 
 local function backward()
@@ -250,6 +252,7 @@ local function backward()
     return 16 * (row.keys + row.stages * row.queries) * (chunks_qk + chunks_v) -- K V, Q dO
         + 2 * 2 * row.queries * row.keys                                       -- P dS
         + row.stages * 2 * 4 * row.queries                                     -- LSE D
+        + 16                                                                   -- the ticket of `det`
   end
   local class
   for _, rows in ipairs(backward_rows) do

@@ -25,8 +25,9 @@ DEVICE void load_queries(const backward_args &args, const tensor_map &q_map,
       if (first >> tile & 1) {
         wait(shared + O_EMPTY, o_at);
         mbarrier_arrive_expect(shared + O_FULL, DOUT_BYTES);
-        load_tile<V_CHUNKS>(shared + O_TILE, QUERIES, o_map, tile * QUERIES, at_keys.head_kv,
-                            at_keys.batch, shared + O_FULL);
+        for (int chunk = 0; chunk < V_CHUNKS; ++chunk)
+          tma_load(shared + O_TILE + chunk * QUERY_CHUNK, o_map, chunk * CHUNK, tile * QUERIES,
+                   at_keys.head_kv, at_keys.batch, shared + O_FULL, read_once());
         o_at.parity ^= 1;
       }
       wait(shared + DOUT_EMPTY, at);
@@ -112,12 +113,13 @@ DEVICE void load_keys(const tensor_map &k_map, const tensor_map &v_map, unsigned
     mbarrier_arrive_expect(shared + K_FULL, K_CHUNKS * KEY_CHUNK);
     for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
       tma_load(shared + K_TILE + chunk * KEY_CHUNK, k_map, chunk * K_SPLIT, at_keys.first,
-               at_keys.head_kv, at_keys.batch, shared + K_FULL);
+               at_keys.head_kv, at_keys.batch, shared + K_FULL, read_once());
   } else {
     wait(shared + V_EMPTY, {0, parity});
     mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
-    load_tile<V_CHUNKS>(shared + V_TILE, KEYS, v_map, at_keys.first, at_keys.head_kv,
-                        at_keys.batch, shared + V_FULL);
+    for (int chunk = 0; chunk < V_CHUNKS; ++chunk)
+      tma_load(shared + V_TILE + chunk * KEY_CHUNK, v_map, chunk * CHUNK, at_keys.first,
+               at_keys.head_kv, at_keys.batch, shared + V_FULL, read_once());
   }
 }
 
@@ -146,7 +148,7 @@ DEVICE void serve_heads(const backward_args &args, const tensor_map &k_map, cons
         const unsigned sum_full = shared + SUM_FULL + 8 * part;
         if (lane == 0) {
           mbarrier_arrive_expect(sum_full, 4 * DQ_PART);
-          bulk_load(staged, sum, 4 * DQ_PART, sum_full);
+          bulk_load(staged, sum, 4 * DQ_PART, sum_full, read_once());
         }
         mbarrier_wait(sum_full, sums_loaded++ & 1);
       }
@@ -159,9 +161,9 @@ DEVICE void serve_heads(const backward_args &args, const tensor_map &k_map, cons
         store_dq(dq_map, staged, DQ_PART, at_keys, tile, part);
       } else if (lane == 0) {
         if (first)
-          bulk_store(sum, staged, 4 * DQ_PART);
+          bulk_store(sum, staged, 4 * DQ_PART, kept());
         else
-          bulk_add(sum, staged, 4 * DQ_PART);
+          bulk_add(sum, staged, 4 * DQ_PART, kept());
         tma_store_commit();
         tma_store_wait_read<0>();
       }

@@ -36,18 +36,47 @@ DEVICE void bulk_add(float *to, unsigned from, int bytes) {
 DEVICE void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" : : : "memory"); }
 
 %     if tiles.short then
-/* Copies memory from shared memory, or to it; the barrier is told of the bytes that have come. */
-DEVICE void bulk_store(float *to, unsigned from, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+/* What L2 is to do with data: give its place away last, or first. */
+DEVICE unsigned long long kept() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+DEVICE unsigned long long read_once() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+DEVICE void tma_load(unsigned to, const tensor_map &map, int column, int row, int head, int batch,
+                     unsigned barrier, unsigned long long policy) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+               ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;"
                :
-               : "l"(to), "r"(from), "r"(bytes)
+               : "r"(to), "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier),
+                 "l"(policy)
                : "memory");
 }
-DEVICE void bulk_load(unsigned to, const float *from, int bytes, unsigned barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-               "[%0], [%1], %2, [%3];"
+DEVICE void bulk_add(float *to, unsigned from, int bytes, unsigned long long policy) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 "
+               "[%0], [%1], %2, %3;"
                :
-               : "r"(to), "l"(from), "r"(bytes), "r"(barrier)
+               : "l"(to), "r"(from), "r"(bytes), "l"(policy)
+               : "memory");
+}
+/* Copies memory from shared memory, or to it; the barrier is told of the bytes that have come. */
+DEVICE void bulk_store(float *to, unsigned from, int bytes, unsigned long long policy) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;"
+               :
+               : "l"(to), "r"(from), "r"(bytes), "l"(policy)
+               : "memory");
+}
+DEVICE void bulk_load(unsigned to, const float *from, int bytes, unsigned barrier,
+                      unsigned long long policy) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1], %2, [%3], %4;"
+               :
+               : "r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                : "memory");
 }
 
