@@ -32,13 +32,18 @@ static void allocate(dense *out, trial_tensor tensor) {
   size_t bytes = dense_bytes(out, tensor) + 1;
   out->memory[tensor] = out->device[tensor] = calloc(1, bytes);
   assert_non_null(out->memory[tensor]);
-  if (on_gpu()) expect_ok(fa_memory_alloc(&out->device[tensor], support_context(), bytes));
+  if (on_gpu()) expect_ok(fa_memory_alloc(&out->device[tensor], out->context, bytes));
 }
 
 void dense_create(dense *out, const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
                   int64_t seqlen_k) {
+  dense_create_on(out, support_context(), words, batch, heads, seqlen_q, seqlen_k);
+}
+
+void dense_create_on(dense *out, fa_context *context, const char *words, int64_t batch,
+                     int64_t heads, int64_t seqlen_q, int64_t seqlen_k) {
   trial_options options = trial_of(words, batch, heads, seqlen_q, seqlen_k);
-  *out = (dense){.spec = FA_SPEC_INIT, .args = FA_ARGS_INIT};
+  *out = (dense){.context = context, .spec = FA_SPEC_INIT, .args = FA_ARGS_INIT};
   expect_ok(spec_canonicalise(&out->spec, &options.spec));
   layout_shapes(out->shapes, &out->spec, &options.sizes);
   for (int i = 0; i < TRIAL_TENSORS; ++i) allocate(out, i);
@@ -59,7 +64,7 @@ void dense_create(dense *out, const char *words, int64_t batch, int64_t heads, i
 void dense_free(dense *problem) {
   for (int i = 0; i < TRIAL_TENSORS; ++i) {
     free(problem->memory[i]);
-    if (on_gpu()) fa_memory_free(support_context(), problem->device[i]);
+    if (on_gpu()) fa_memory_free(problem->context, problem->device[i]);
   }
 }
 
@@ -120,13 +125,13 @@ void *dense_address(const dense *problem, trial_tensor tensor, int64_t index) {
 
 void dense_upload(dense *problem) {
   for (int i = 0; i < TRIAL_D && on_gpu(); ++i)
-    expect_ok(fa_memory_copy(support_context(), problem->device[i], problem->memory[i],
+    expect_ok(fa_memory_copy(problem->context, problem->device[i], problem->memory[i],
                              dense_bytes(problem, i), NULL));
 }
 
 void dense_download(dense *problem, struct CUstream_st *stream) {
   for (int i = TRIAL_O; i < TRIAL_D && on_gpu(); ++i)
-    expect_ok(fa_memory_copy(support_context(), problem->memory[i], problem->device[i],
+    expect_ok(fa_memory_copy(problem->context, problem->memory[i], problem->device[i],
                              dense_bytes(problem, i), stream));
 }
 

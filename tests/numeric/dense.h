@@ -9,6 +9,7 @@
 #include "runtime/cli/buffer.h"
 
 typedef struct dense {
+  fa_context *context;         /* on whose device the tensors are */
   fa_spec spec;                /* canonical */
   fa_args args;                /* ready to launch; tests may change strides and pointers */
   view shapes[TRIAL_TENSORS];  /* as stored */
@@ -16,9 +17,12 @@ typedef struct dense {
   void *device[TRIAL_TENSORS]; /* on cpu the same memory */
 } dense;
 
-/* Heads and words as in trial_of; dLSE is allocated, and args.dlse NULL. */
+/* Heads and words as in trial_of; dLSE is allocated, and args.dlse NULL. On support_context, or on
+   another. */
 void dense_create(dense *out, const char *words, int64_t batch, int64_t heads, int64_t seqlen_q,
                   int64_t seqlen_k);
+void dense_create_on(dense *out, fa_context *context, const char *words, int64_t batch,
+                     int64_t heads, int64_t seqlen_q, int64_t seqlen_k);
 void dense_free(dense *problem);
 
 /* A fill that draws normal numbers; `with` points to a uint64_t seed. */
