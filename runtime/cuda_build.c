@@ -148,6 +148,7 @@ fa_status cuda_build_or_load(cuda_binary *out, const fa_spec *spec, const cuda_t
     if (!load(out, b)) status = build_once(out, b);
   }
   if (status) cuda_binary_free(out);
+  snprintf(out->compiler, sizeof out->compiler, "%s", b->identity);
   free(b);
   return status;
 }

@@ -6,6 +6,7 @@
 #include "cache.h"
 #include "cubin.h"
 #include "fagen.h"
+#include "nvrtc.h"
 
 /* What building takes. */
 typedef struct cuda_tools {
@@ -20,7 +21,8 @@ typedef struct cuda_binary {
   char *source, *launch_source; /* the emitted texts */
   char *params;                 /* as params_parse reads it */
   cubin code;
-  int origin; /* fa_origin */
+  char compiler[NVRTC_IDENTITY]; /* that made the code */
+  int origin;                    /* fa_origin */
   double render_ms, compile_ms, read_ms;
 } cuda_binary;
 

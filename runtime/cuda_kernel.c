@@ -35,20 +35,27 @@ static fa_status load_function(cuda_code *code, const cubin_entry *entry,
 
 /* A binary that the driver refuses was made for another device or by a compiler newer than it
    knows. */
-static fa_status load_module(cuda_code *code, const cubin *binary, const cuda_device *device) {
+static void describe_refusal(char *out, size_t bytes, const driver *cu, const char *compiler) {
+  const int newer = nvrtc_version_of(compiler) > cu->version;
+  snprintf(out, bytes, "the driver, of CUDA %d.%d, does not load what NVRTC %.*s compiled%s",
+           cu->version / 1000, cu->version % 1000 / 10, (int)strcspn(compiler, " "), compiler,
+           newer ? "; take an NVRTC no newer than the driver (FA_NVRTC)" : "");
+}
+
+static fa_status load_module(cuda_code *code, const cuda_binary *binary,
+                             const cuda_device *device) {
   const driver *cu = device->cu;
-  char what[96];
-  snprintf(what, sizeof what, "the driver, of CUDA %d.%d, does not load this kernel",
-           cu->version / 1000, cu->version % 1000 / 10);
-  fa_status status = driver_check(cu, cu->ModuleLoadData(&code->module, binary->image), what);
-  for (int i = 0; !status && i < binary->num_entries; ++i)
-    status = load_function(code, &binary->entries[i], device);
+  char what[160];
+  describe_refusal(what, sizeof what, cu, binary->compiler);
+  fa_status status = driver_check(cu, cu->ModuleLoadData(&code->module, binary->code.image), what);
+  for (int i = 0; !status && i < binary->code.num_entries; ++i)
+    status = load_function(code, &binary->code.entries[i], device);
   return status;
 }
 
 /* Loading disturbs no capture: neither one of this thread's nor, where the capture is global,
    another's. */
-static fa_status load_code(fa_kernel *kernel, const cubin *binary) {
+static fa_status load_code(fa_kernel *kernel, const cuda_binary *binary) {
   const cuda_device *device = kernel->context->device;
   int entered, mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   fa_status status = cuda_enter(kernel->context, NULL, &entered);
@@ -118,7 +125,7 @@ fa_status cuda_build(fa_kernel *kernel) {
   status = params_parse(&kernel->params, binary.params);
   if (!status) status = compile_plan(kernel);
   if (!status) status = describe(kernel, &binary.code);
-  if (!status) status = load_code(kernel, &binary.code);
+  if (!status) status = load_code(kernel, &binary);
   kernel->info.origin = binary.origin;
   kernel->info.render_ms = binary.render_ms;
   kernel->info.compile_ms = binary.compile_ms;

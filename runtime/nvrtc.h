@@ -17,6 +17,9 @@ fa_status nvrtc_open(const nvrtc **out, const char *path);
 enum { NVRTC_IDENTITY = 128 };
 const char *nvrtc_identity(const nvrtc *library);
 
+/* The version that an identity begins with, as the driver counts: 13000 for "13.0 ..."; 0 for none. */
+int nvrtc_version_of(const char *identity);
+
 /* The file that it was opened from. */
 const char *nvrtc_path(const nvrtc *library);
 

@@ -186,6 +186,11 @@ const char *nvrtc_identity(const nvrtc *library) {
   return library->identity;
 }
 
+int nvrtc_version_of(const char *identity) {
+  int major = 0, minor = 0;
+  return sscanf(identity, "%d.%d", &major, &minor) == 2 ? 1000 * major + 10 * minor : 0;
+}
+
 const char *nvrtc_path(const nvrtc *library) {
   return library->path;
 }

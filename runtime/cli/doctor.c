@@ -99,6 +99,14 @@ static int examine_driver(void) {
   return code;
 }
 
+/* Drivers take code of any compiler of their own major version. */
+static int is_newer_than_the_driver(const nvrtc *library, int *driver_major) {
+  const driver *cu;
+  if (driver_open(&cu)) return 0;
+  *driver_major = cu->version / 1000;
+  return nvrtc_version_of(nvrtc_identity(library)) / 1000 > *driver_major;
+}
+
 /* Its builtins library is missed only by a compilation. */
 static int examine_nvrtc(void) {
   static char source[] = "extern \"C\" __global__ void fa_doctor(float *x) { *x += 1; }\n";
@@ -107,13 +115,18 @@ static int examine_nvrtc(void) {
   const nvrtc *library;
   cubin code;
   char line[512];
+  int driver_major = 0;
   const char *named = context_environment("FA_NVRTC");
   if (nvrtc_open(&library, named)) return say("NVRTC", named ? WRONG : ABSENT, fa_error_message());
   if (nvrtc_compile(&code, library, &text, &spec)) return say("NVRTC", WRONG, fa_error_message());
   snprintf(line, sizeof line, "compiles: %s, build %s", nvrtc_path(library),
            nvrtc_identity(library));
   cubin_free(&code);
-  return say("NVRTC", WELL, line);
+  if (!is_newer_than_the_driver(library, &driver_major)) return say("NVRTC", WELL, line);
+  size_t used = strlen(line);
+  snprintf(line + used, sizeof line - used, "; the driver, of CUDA %d, may not load what it makes",
+           driver_major);
+  return say("NVRTC", WRONG, line);
 }
 
 /* ---- Folders --------------------------------------------------------------------------------- */

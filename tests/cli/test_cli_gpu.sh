@@ -156,6 +156,39 @@ damaged_entries() {
   done
 }
 
+# A file system of so many kilobytes, which only this test sees.
+on_small_disk() {
+  # shellcheck disable=SC2016 # the inner shell's own
+  unshare --user --map-root-user --mount bash -c \
+    'mount -t tmpfs -o size="$1"k,mode=700 none "$2" && shift 2 && "$@"' bash "$1" "$FA_CACHE_DIR" "${@:2}"
+}
+
+# Four kernels where one has room, then what the folder holds.
+fill_disk() {
+  local dtype
+  for dtype in bf16 f16; do "$fagen" compile fwd sm80 $dtype d64,72 --jobs 1 || echo "exit code $?"; done
+  "$fagen" cache verify || echo "verify: exit code $?"
+  find "$FA_CACHE_DIR" -name '*.tmp'
+}
+
+full_disk() {
+  export FA_CACHE_DIR=$scratch/small
+  mkdir -m 700 "$FA_CACHE_DIR"
+  if ! on_small_disk 64 true 2>stderr; then
+    skip "a full disk" "no file system of our own can be mounted: $(tail -n 1 stderr)"
+    return
+  fi
+  export fagen
+  export -f fill_disk
+  on_small_disk 64 bash -c fill_disk >stdout 2>stderr
+  same "a full disk stops no compilation" "$(grep -c '^fa_fwd_sm80.* NVRTC$' stdout)" 4
+  lacks "every command ends well" stdout "exit code"
+  has "a full disk is told" stderr "not kept"
+  if grep -qE '^([1-9]|1[0-9]) right of \1 entries' stdout; then ok "what had room is kept, and right"
+  else not_ok "what had room is kept, and right" "$(tail -n 2 stdout)"; fi
+  lacks "nothing half written stays" stdout .tmp
+}
+
 # With the stand-in: failures and delays as wanted.
 fake_only() {
   export FA_CACHE_DIR=$scratch/kept_more
@@ -252,6 +285,7 @@ no_cache_folder
 if [ -n "$fake" ]; then
   export FA_NVRTC=$fake
   with_compiler fake
+  full_disk
   fake_only
   fake_gpu
   unset FA_NVRTC

@@ -42,6 +42,10 @@ expect "the toolkit's stub" 0
 part driver none
 FAKE_CUDA=old run doctor
 has "an old driver" stdout "CUDA 11.8; 12.0 or later"
+FAKE_CUDA=older run doctor
+expect "an NVRTC newer than the driver" 1
+part NVRTC WRONG
+has "is told" stdout "the driver, of CUDA 12, may not load what it makes"
 FAKE_NVRTC_ERROR=7 run doctor
 expect "NVRTC without its builtins" 1
 has "the missing file" stdout "libnvrtc-builtins.so"

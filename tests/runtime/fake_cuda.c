@@ -1,5 +1,5 @@
 /* fake_cuda.c: see fake_cuda.h. FAKE_CUDA=stub in the environment makes it the toolkit's stub,
-   "old" a driver of CUDA 11.8, "empty" a driver without a device. */
+   "old" a driver of CUDA 11.8, "older" one of 12.4, "empty" a driver without a device. */
 #include "fake_cuda.h"
 
 #include <elf.h>
@@ -76,6 +76,7 @@ EXPORT CUresult cuInit(unsigned flags) {
   if (kind && !strcmp(kind, "stub")) return CUDA_ERROR_STUB_LIBRARY;
   if (kind && !strcmp(kind, "empty")) return 100;
   if (kind && !strcmp(kind, "old")) fake.version = 11080;
+  if (kind && !strcmp(kind, "older")) fake.version = 12040;
   usleep((unsigned)fake.init_ms * 1000u);
   return fake.init_result;
 }

@@ -115,7 +115,7 @@ static void a_second_process_renders_and_compiles_nothing(void **state) {
 }
 
 static void copy_file(const char *to, const char *from) {
-  char command[512];
+  char command[1024];
   snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
   assert_int_equal(system(command), 0);
 }
@@ -237,6 +237,28 @@ static void a_damaged_entry_is_built_again_with_one_warning(void **state) {
     expect_build(what, &request, FA_FROM_DISK);
   }
   expect_build("the other entry", &other, FA_FROM_DISK);
+}
+
+/* As after a folder was copied together by hand, or a name collides. */
+static void an_entry_of_something_else_is_not_loaded(void **state) {
+  (void)state;
+  child_request here = request_of(SPEC " cc90"), elsewhere = request_of(SPEC " cc86");
+  child_outcome first = expect_build("cc90", &here, FA_BUILT);
+  kernel_files files = list_kernels();
+  expect_build("cc86", &elsewhere, FA_BUILT);
+  kernel_files both = list_kernels();
+  assert_int_equal(both.count, 2);
+  const char *other = both.names[!strcmp(both.names[0], files.names[0])];
+  char to[256], from[256];
+  snprintf(to, sizeof to, "%s/%s", cache_dir, files.names[0]);
+  snprintf(from, sizeof from, "%s/%s", cache_dir, other);
+  copy_file(to, from);
+  child_outcome again = expect_build("cc90 where cc86's entry is", &here, FA_BUILT);
+  expect_same_code("cc90 where cc86's entry is", &first, &again);
+  expect_build("cc90 put right", &here, FA_FROM_DISK);
+  damage(files.names[0], -1, 7); /* the version of the layout */
+  again = expect_build("cc90 of another version", &here, FA_BUILT);
+  expect_same_code("cc90 of another version", &first, &again);
 }
 
 static void a_failed_compilation_leaves_no_entry(void **state) {
@@ -480,6 +502,25 @@ static void a_very_long_path_is_no_folder(void **state) {
   free(path);
 }
 
+/* Nearly as long as the system takes. */
+static void a_long_path_is_a_folder(void **state) {
+  (void)state;
+  enum { DEPTH = 15, NAME = 250 };
+  char path[4096];
+  size_t length = (size_t)snprintf(path, sizeof path, "%s", cache_dir);
+  for (int i = 0; i < DEPTH; ++i) {
+    path[length++] = '/';
+    memset(path + length, 'x', NAME);
+    length += NAME;
+  }
+  path[length] = '\0';
+  child_request request = request_of(SPEC);
+  request.cache = path;
+  child_outcome got = expect_build("a long path", &request, FA_BUILT);
+  expect_warnings("a long path", &got, 0);
+  expect_build("a long path", &request, FA_FROM_DISK);
+}
+
 static void forbid_writing(const void *unused) {
   (void)unused;
   const struct rlimit none = {512, 512};
@@ -540,6 +581,7 @@ int main(void) {
       IN_FOLDER(another_arch_or_target_makes_another_entry),
       IN_FOLDER(an_edited_template_makes_another_entry),
       IN_FOLDER(a_damaged_entry_is_built_again_with_one_warning),
+      IN_FOLDER(an_entry_of_something_else_is_not_loaded),
       IN_FOLDER(a_failed_compilation_leaves_no_entry),
       IN_FOLDER(many_processes_compile_one_key_once),
       IN_FOLDER(a_killed_compiler_holds_nobody_up),
@@ -550,6 +592,7 @@ int main(void) {
       IN_FOLDER(a_foreign_entry_is_not_used),
       IN_FOLDER(the_environment_names_the_folder),
       IN_FOLDER(a_very_long_path_is_no_folder),
+      IN_FOLDER(a_long_path_is_a_folder),
       IN_FOLDER(a_full_disk_costs_the_cache_alone),
       IN_FOLDER(pruning_keeps_what_was_used_last),
   };

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "cuda_fixture.h"
+#include "runtime/context.h"
+#include "runtime/cuda_device.h"
 
 /* ---- Devices and contexts -------------------------------------------------------------------- */
 
@@ -105,10 +107,30 @@ static void code_that_the_driver_refuses_is_told(void **state) {
   const fa_kernel *kernel;
   fake.module_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
   expect_ok(fa_spec_parse(&spec, "fwd sm80 f16 d64"));
-  expect_refused(fa_get_kernel(&kernel, context, &spec), FA_DRIVER, "driver|CUDA 13.0");
+  expect_refused(fa_get_kernel(&kernel, context, &spec), FA_DRIVER, "driver|CUDA 13.0|NVRTC 13.0");
+  assert_null(strstr(fa_error_message(), "newer"));
   assert_null(kernel);
   fake.module_result = 0; /* a failure is not kept */
   expect_ok(fa_get_kernel(&kernel, context, &spec));
+}
+
+static void an_nvrtc_newer_than_the_driver_is_told(void **state) {
+  (void)state;
+  cuda_device *device = context->device;
+  const driver *real = device->cu;
+  driver older = *real;
+  const fa_kernel *kernel;
+  fa_spec spec = FA_SPEC_INIT;
+  older.version = 12040;
+  device->cu = &older;
+  expect_ok(fa_spec_parse(&spec, "fwd sm80 f16 d64"));
+  fake.module_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  expect_refused(fa_get_kernel(&kernel, context, &spec), FA_DRIVER,
+                 "driver, of CUDA 12.4|NVRTC 13.0|no newer than the driver|FA_NVRTC");
+  expect_nothing_done();
+  fake.module_result = 0; /* an old driver that takes it nevertheless is not stopped */
+  expect_ok(fa_get_kernel(&kernel, context, &spec));
+  device->cu = real;
 }
 
 static void an_entry_that_is_not_there_is_told(void **state) {
@@ -227,6 +249,7 @@ int main(void) {
       ON_DEVICE(the_threads_context_stays_as_found),
       ON_DEVICE(a_kernel_is_of_one_context),
       ON_DEVICE(code_that_the_driver_refuses_is_told),
+      ON_DEVICE(an_nvrtc_newer_than_the_driver_is_told),
       ON_DEVICE(an_entry_that_is_not_there_is_told),
       ON_DEVICE(specs_of_other_devices_are_refused),
       ON_DEVICE(everything_is_given_back),

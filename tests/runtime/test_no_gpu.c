@@ -40,13 +40,13 @@ static void check(fa_status got, fa_status wanted, const char *words) {
   exit(1);
 }
 
-static fa_status open_context(int backend, int device, const char *nvrtc, int *got) {
+static fa_status open_context(int backend, int device, const char *library, int *got) {
   fa_context *context;
   fa_options options = FA_OPTIONS_INIT;
   fa_context_info info = FA_CONTEXT_INFO_INIT;
   options.backend = backend;
   options.device = device;
-  options.nvrtc = nvrtc;
+  options.nvrtc = library;
   fa_status status = fa_context_create(&context, &options);
   if (!status) status = fa_context_info_get(&info, context);
   *got = info.backend;
@@ -56,11 +56,11 @@ static fa_status open_context(int backend, int device, const char *nvrtc, int *g
 
 /* Asked for by name, a GPU that cannot be used is an error; the best that there is, is the
    processor. */
-static void check_refusal(const char *nvrtc, fa_status wanted, const char *words) {
+static void check_refusal(const char *library, fa_status wanted, const char *words) {
   int got;
-  check(open_context(FA_CUDA, 0, nvrtc, &got), wanted, words);
-  check(open_context(FA_BACKEND_BEST, 1, nvrtc, &got), wanted, words);
-  check(open_context(FA_BACKEND_BEST, 0, nvrtc, &got), FA_OK, "");
+  check(open_context(FA_CUDA, 0, library, &got), wanted, words);
+  check(open_context(FA_BACKEND_BEST, 1, library, &got), wanted, words);
+  check(open_context(FA_BACKEND_BEST, 0, library, &got), FA_OK, "");
   if (got == FA_CPU) return;
   printf("the best backend is %d, and not the processor\n", got);
   exit(1);
