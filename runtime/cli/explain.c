@@ -55,16 +55,21 @@ static void print_params(const drawn_params *drawn) {
 
 /* ---- The command ---------------------------------------------------------------------------- */
 
-/* The tile that the facts name: "64 rows" and "80 keys", or "192 rows x 80 keys"; the last named,
-   which is for the longest sequences. */
-static void find_tile(pairs_mask *out, const render_result *rendered) {
+/* The tile that the facts name: "64 rows" and "80 keys", or "192 rows x 80 keys". Of several, the
+   first that serves so many keys (", to 2048 keys"), or the last. */
+static void find_tile(pairs_mask *out, const render_result *rendered, int64_t seqlen_k) {
   for (size_t i = 0; i < rendered->num_facts; ++i) {
-    const char *value = rendered->facts[i].value;
-    const char *rows = strstr(value, " rows"), *keys = strstr(value, " keys");
-    while (rows && rows > value && strchr("0123456789", rows[-1])) --rows;
-    while (keys && keys > value && strchr("0123456789", keys[-1])) --keys;
-    if (rows && strtoll(rows, NULL, 10) > 0) out->tile_rows = strtoll(rows, NULL, 10);
-    if (keys && strtoll(keys, NULL, 10) > 0) out->tile_keys = strtoll(keys, NULL, 10);
+    const char *value = rendered->facts[i].value, *limit = strstr(value, ", to ");
+    long long rows = 0, keys = 0, number = 0;
+    char unit[5] = "";
+    if (sscanf(value, "%lld rows x %lld keys", &rows, &keys) != 2 &&
+        sscanf(value, "%lld %4s", &number, unit) == 2) {
+      rows = strcmp(unit, "rows") ? 0 : number;
+      keys = strcmp(unit, "keys") ? 0 : number;
+    }
+    if (rows > 0) out->tile_rows = rows;
+    if (keys > 0) out->tile_keys = keys;
+    if (limit && rows > 0 && seqlen_k <= strtoll(limit + strlen(", to "), NULL, 10)) return;
   }
 }
 
@@ -88,7 +93,7 @@ static int explain_rendered(const fa_spec *spec, const cli_sizes *sizes, const e
   print_problem(spec, sizes);
   print_params(&drawn);
   print_facts(rendered);
-  find_tile(&mask, rendered);
+  find_tile(&mask, rendered, sizes->seqlen_k);
   code = print_arithmetic(spec, sizes, &mask);
   if (code) goto cleanup;
   code = spec->target == FA_TARGET_CPU

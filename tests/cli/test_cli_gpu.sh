@@ -12,6 +12,15 @@ unset FA_TEMPLATE_DIR FA_THREADS FA_NVRTC FAKE_NVRTC_ERROR FAKE_NVRTC_MS FAKE_NV
 # entries: how many the cache folder has, the note about NVRTC left out.
 entries() { "$fagen" cache list | grep -c '^fa_'; }
 
+# tiles_of_entry NAME SEQLEN: explain counts the tiles of the kernel that runs at that length.
+tiles_of_entry() {
+  local rows keys
+  run explain fwd sm90 bf16 d128 causal --seqlen "$2"
+  read -r rows keys < <(sed -nE "s/^  $1 +([0-9]+) rows x ([0-9]+) keys.*/\1 \2/p" stdout)
+  has "tiles of $2 keys are of the entry $1" stdout \
+    "mixed of $((($2 + rows - 1) / rows * (($2 + keys - 1) / keys))) a head"
+}
+
 without_nvrtc() {
   export FA_NVRTC=$scratch/none.so
   run compile fwd sm80 bf16 d64,128 -o cubins
@@ -35,6 +44,10 @@ without_nvrtc() {
   expect "explain for sm90" 0
   has "tensor map of Q" stdout "64 x 500 x 8 x 3 elements of 2 bytes"
   has "tensor map of K and V" stdout "64 x 2000 x 8 x 3 elements of 2 bytes"
+  tiles_of_entry short 2048
+  tiles_of_entry main 4096
+  run explain bwd sm90 bf16 d64 causal --seqlen 2048
+  has "backward's, not those of its kernel to 1024 keys" stdout "6.25 % mixed of 256 a head"
   run explain bwd sm80 bf16 d64 --heads 3 --seqlen 1024
   expect "explain backward" 0
   has "workspace" stdout "  D                   $((3 * 1024 * 4)) bytes"
