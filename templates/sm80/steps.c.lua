@@ -6,12 +6,7 @@
 
 enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
 
-static void set_tensor(tensor *to, const fa_plan_tensor *from) {
-  to->data = from->data;
-  to->stride_batch = from->stride_batch;
-  to->stride_seq = from->stride_seq;
-  to->stride_head = from->stride_head;
-}
+% include "tensor_steps.c.lua"
 
 /* 0 divides nothing, as there is no block then. */
 static divisor divisor_of(long long number) {
@@ -89,15 +84,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 }
 % else
 
-/* Adds a named part to the workspace; gives its address, NULL while only sizes are asked for. */
-static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long long bytes) {
-  fa_plan_part *part = &out->parts[out->num_parts++];
-  part->name = name;
-  part->offset = out->workspace_bytes;
-  part->bytes = ((unsigned long long)bytes + 255) / 256 * 256;
-  out->workspace_bytes += part->bytes;
-  return in->workspace ? in->workspace + part->offset : 0;
-}
+% include "workspace_steps.c.lua"
 
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;

@@ -6,24 +6,11 @@ enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
 
 % include "sm90/step.c.lua"
 
-static void set_tensor(tensor *to, const fa_plan_tensor *from) {
-  to->data = from->data;
-  to->stride_batch = from->stride_batch;
-  to->stride_seq = from->stride_seq;
-  to->stride_head = from->stride_head;
-}
+% include "tensor_steps.c.lua"
 
 % include "parameters_steps.c.lua"
 
-/* Adds a named part to the workspace; gives its address, NULL while only sizes are asked for. */
-static void *add_part(fa_plan *out, const fa_problem *in, const char *name, long long bytes) {
-  fa_plan_part *part = &out->parts[out->num_parts++];
-  part->name = name;
-  part->offset = out->workspace_bytes;
-  part->bytes = ((unsigned long long)bytes + 255) / 256 * 256;
-  out->workspace_bytes += part->bytes;
-  return in->workspace ? in->workspace + part->offset : 0;
-}
+% include "workspace_steps.c.lua"
 % if spec.pass == "bwd" then
 
 static void add_maps(const fa_problem *in, fa_step *step) {
