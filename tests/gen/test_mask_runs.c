@@ -3,10 +3,8 @@
    that the text of the bounds is what is tested. */
 #include "gen/error.h"
 #include "support/expect.h"
-#include "support/overlay.h"
 
-#include "gen/render.h"
-#include "gen/spec.h"
+#include "rendering.h"
 #include "runtime/jit.h"
 
 #include <limits.h>
@@ -63,31 +61,20 @@ typedef struct walks {
   int (*keep_inside)(long long q, long long k, long long seqlen_k);
 } walks;
 
-static overlay folder;
-
 static int begin(void **state) {
-  overlay_create(&folder);
-  overlay_write(&folder, "cpu/fwd.c.lua", template_text);
-  return expect_to_end(state);
-}
-
-static int end(void **state) {
-  (void)state;
-  overlay_remove(&folder);
-  return 0;
+  const int failed = rendering_begin(state);
+  overlay_write(&folder, rendering_file, template_text);
+  return failed;
 }
 
 /* words name the variants; `lua` is the keep expression of the variant `m`. */
 static void compile_walks(walks *out, const char *words, const char *lua) {
   char text[1024], symbol[32];
-  fa_spec spec = FA_SPEC_INIT, canonical = FA_SPEC_INIT;
   render_result rendered;
   snprintf(text, sizeof text, "return variant { doc = 'x', keep = function(at) return %s end }\n",
            lua);
   overlay_write(&folder, "variants/m.lua", text);
-  expect_ok(fa_spec_parse(&spec, words));
-  expect_ok(spec_canonicalise(&canonical, &spec));
-  expect_ok(render_spec(&rendered, &canonical, folder.path));
+  expect_ok(render_words(&rendered, words));
   const jit_unit unit = {"walks.c", &rendered.kernel};
   fa_status status = jit_compile(&out->code, &unit, 1);
   if (status) fail_msg("%s: %s", lua, fa_error_message());
@@ -427,5 +414,5 @@ int main(void) {
       cmocka_unit_test(masks_of_several_variants_are_all_kept),
       cmocka_unit_test(random_masks_too),
   };
-  return cmocka_run_group_tests(tests, begin, end);
+  return cmocka_run_group_tests(tests, begin, rendering_end);
 }

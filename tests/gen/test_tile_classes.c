@@ -4,12 +4,10 @@
    tile. */
 #include "gen/error.h"
 #include "support/expect.h"
-#include "support/overlay.h"
 
 #include "fagen_plan.h"
 #include "gen/bundle.h"
-#include "gen/render.h"
-#include "gen/spec.h"
+#include "rendering.h"
 #include "runtime/jit.h"
 
 #include <stdio.h>
@@ -86,27 +84,16 @@ typedef struct code {
                   signed char *masked); /* keys walked; queries walked */
 } code;
 
-static overlay folder;
-
 static int begin(void **state) {
-  overlay_create(&folder);
-  overlay_write(&folder, "cpu/fwd.c.lua", template_text);
-  return expect_to_end(state);
-}
-
-static int end(void **state) {
-  (void)state;
-  overlay_remove(&folder);
-  return 0;
+  const int failed = rendering_begin(state);
+  overlay_write(&folder, rendering_file, template_text);
+  return failed;
 }
 
 /* Whether the words have a mask; then its code. */
 static int compile(code *out, const char *words) {
-  fa_spec spec = FA_SPEC_INIT, canonical = FA_SPEC_INIT;
   render_result rendered;
-  expect_ok(fa_spec_parse(&spec, words));
-  expect_ok(spec_canonicalise(&canonical, &spec));
-  fa_status status = render_spec(&rendered, &canonical, folder.path);
+  fa_status status = render_words(&rendered, words);
   if (status == FA_TEMPLATE) return 0; /* a mask of nothing has no text here */
   expect_ok(status);
   const jit_unit unit = {"classes.c", &rendered.kernel};
@@ -317,5 +304,5 @@ int main(void) {
       cmocka_unit_test(masks_of_the_tests_too),
       cmocka_unit_test(simple_masks_miss_nothing),
   };
-  return cmocka_run_group_tests(tests, begin, end);
+  return cmocka_run_group_tests(tests, begin, rendering_end);
 }

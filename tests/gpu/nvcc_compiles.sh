@@ -3,15 +3,8 @@
 set -eu
 fagen=$1
 
-if ! command -v nvcc >/dev/null; then
-  for home in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
-    [ ! -x "$home/bin/nvcc" ] || PATH=$PATH:$home/bin
-  done
-fi
-if ! command -v nvcc >/dev/null; then
-  echo "SKIP nvcc_compiles: no nvcc on PATH, in \$CUDA_HOME, \$CUDA_PATH or /usr/local/cuda"
-  exit 77
-fi
+. "$(dirname "$0")/cuda_tool.sh"
+want_tool nvcc_compiles nvcc
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

@@ -1,16 +1,17 @@
 /* test_gpu_matrix.c: what the GPU's compiler makes of a matrix of specs: no warning, no serialised
    product, no spill, within the limits of each architecture. Needs NVRTC and no GPU.
 
-   `test_gpu_matrix FOLDER` writes the cubins of the sm90 specs instead, for sass_loops.sh. */
+   FAGEN_CUBINS names a folder that gets the cubins of sm90 without variants, for sass_loops.sh. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/kernel.h"
 #include "support/expect.h"
 
+#include "emitted_plan.h"
 #include "gpu_code.h"
+#include "serialised_source.h"
 
 /* ---- The matrix ------------------------------------------------------------------------------ */
 
@@ -148,41 +149,13 @@ static void add_usage(usage use[CUBIN_ENTRIES], const gpu_code *of, const fa_ste
   fault(of, "the plan launches %s, which the code lacks", step->entry);
 }
 
-static fa_problem problem_of(const fa_spec *spec, long long seqlen, long long batch) {
-  static const fa_plan_param params[PARAMS_MAX] = {{.value = 1}};
-  const long long heads = 2 * spec->group;
-  const fa_plan_tensor any = {(void *)4096, seqlen * heads * 256, heads * 256, 256};
-  return (fa_problem){.batch = batch,
-                      .heads_q = heads,
-                      .heads_kv = 2,
-                      .seqlen_q = seqlen,
-                      .seqlen_k = seqlen,
-                      .softmax_scale = 1,
-                      .processors = 132,
-                      .l2_bytes = 50 << 20,
-                      .q = any,
-                      .k = any,
-                      .v = any,
-                      .o = any,
-                      .dout = any,
-                      .dq = any,
-                      .dk = any,
-                      .dv = any,
-                      .lse = (float *)4096,
-                      .params = params,
-                      .workspace = (char *)4096};
-}
-
 static void run_plans(usage use[CUBIN_ENTRIES], const gpu_code *of) {
   static const long long lengths[] = {1, 128, 512, 1024, 2048, 4096, 16384};
-  const jit_unit unit = {"launch.c", &of->text.launch};
-  fa_kernel kernel = {.spec = of->spec};
+  fa_kernel kernel;
   fa_plan plan;
-  snprintf(kernel.name, sizeof kernel.name, "%s", of->text.name);
-  expect_ok(kernel_compile_plan(&kernel, &unit, 1));
-  jit_seal(kernel.code);
+  emitted_plan_compile(&kernel, &of->spec, &of->text);
   for (size_t i = 0; i < 2 * COUNT_OF(lengths); ++i) {
-    const fa_problem problem = problem_of(&of->spec, lengths[i / 2], i % 2 ? 64 : 1);
+    const fa_problem problem = emitted_plan_problem(&of->spec, i % 2 ? 64 : 1, 2, lengths[i / 2]);
     kernel.plan(&problem, &plan);
     for (int s = 0; s < plan.num_steps; ++s) add_usage(use, of, &plan.steps[s]);
   }
@@ -225,6 +198,23 @@ static void check_code(const gpu_code *of) {
   for (int i = 0; i < of->code.num_entries; ++i) check_entry(of, &of->code.entries[i], &use[i]);
 }
 
+/* ---- For sass_loops.sh ----------------------------------------------------------------------- */
+
+static const char *cubin_folder; /* NULL: none are wanted */
+
+static void leave_cubin(const gpu_code *of) {
+  char path[4096];
+  const int is_wanted = of->spec.target == FA_TARGET_SM90 && !of->spec.variants[0];
+  if (!cubin_folder || of->failure || !is_wanted) return;
+  snprintf(path, sizeof path, "%s/%s.cubin", cubin_folder, of->text.name);
+  FILE *file = fopen(path, "wb");
+  int whole = file && fwrite(of->code.image, 1, of->code.bytes, file) == of->code.bytes;
+  if (file && fclose(file)) whole = 0;
+  if (!whole) fault(of, "%s cannot be written", path);
+}
+
+/* ---- The tests ------------------------------------------------------------------------------- */
+
 static void check_lines(const char *const *lines, size_t count) {
   gpu_code_list list;
   double slowest = 0, sum = 0;
@@ -234,6 +224,7 @@ static void check_lines(const char *const *lines, size_t count) {
          "shared", "ms");
   for (size_t i = 0; i < list.count; ++i) {
     check_code(&list.items[i]);
+    leave_cubin(&list.items[i]);
     sum += list.items[i].ms;
     if (slowest < list.items[i].ms) slowest = list.items[i].ms;
   }
@@ -269,25 +260,10 @@ static void variants_compile_too(void **state) {
   check_lines(variants, COUNT_OF(variants));
 }
 
-/* Its accumulator is touched before it is waited for. */
 static void a_serialised_product_is_seen(void **state) {
   (void)state;
-  static const char source[] =
-      "extern \"C\" __global__ void serialised(float *out, unsigned long long a) {\n"
-      "  float c[4] = {0, 0, 0, 0};\n"
-      "  for (int i = 0; i < 8; ++i) {\n"
-      "    asm volatile(\"wgmma.fence.sync.aligned;\");\n"
-      "    asm volatile(\"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 \"\n"
-      "                 \"{%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, 0;\"\n"
-      "                 : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) : \"l\"(a));\n"
-      "    asm volatile(\"wgmma.commit_group.sync.aligned;\");\n"
-      "    c[0] *= 2.0f;\n"
-      "  }\n"
-      "  asm volatile(\"wgmma.wait_group.sync.aligned 0;\");\n"
-      "  out[threadIdx.x] = c[0] + c[1] + c[2] + c[3];\n"
-      "}\n";
   gpu_code_list list;
-  gpu_code_compile_source(&list, "fwd sm90 bf16 d64", source, NULL);
+  gpu_code_compile_source(&list, "fwd sm90 bf16 d64", SERIALISED_SOURCE, NULL);
   if (list.items->failure) fail_msg("%s", list.items->failure);
   printf("Wanted:\n");
   if (!check_log(list.items) || !strstr(list.items->log, "(C75"))
@@ -295,32 +271,7 @@ static void a_serialised_product_is_seen(void **state) {
   gpu_code_free(&list);
 }
 
-/* ---- For sass_loops.sh ----------------------------------------------------------------------- */
-
-static int write_file(const char *folder, const gpu_code *of) {
-  char path[4096];
-  snprintf(path, sizeof path, "%s/%s.cubin", folder, of->text.name);
-  FILE *file = fopen(path, "wb");
-  int whole = file && fwrite(of->code.image, 1, of->code.bytes, file) == of->code.bytes;
-  if (file && fclose(file)) whole = 0;
-  if (!whole) fprintf(stderr, "FAILED: %s cannot be written\n", path);
-  return !whole;
-}
-
-static int write_code(const char *folder, const char *const *lines, size_t count) {
-  gpu_code_list list;
-  int failed = 0;
-  gpu_code_compile(&list, lines, count, NULL);
-  for (size_t i = 0; i < list.count; ++i) {
-    const gpu_code *of = &list.items[i];
-    if (of->failure) fprintf(stderr, "FAILED: %s: %s\n", of->words, of->failure);
-    failed |= of->failure ? 1 : write_file(folder, of);
-  }
-  gpu_code_free(&list);
-  return failed;
-}
-
-int main(int argc, char **argv) {
+int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sm80_forward_compiles_without_spills),
       cmocka_unit_test(sm80_backward_compiles_without_spills),
@@ -331,8 +282,6 @@ int main(int argc, char **argv) {
   };
   int missing = gpu_code_open("test_gpu_matrix");
   if (missing) return missing;
-  if (argc > 1)
-    return write_code(argv[1], sm90_forward, COUNT_OF(sm90_forward)) |
-           write_code(argv[1], sm90_backward, COUNT_OF(sm90_backward));
+  cubin_folder = getenv("FAGEN_CUBINS");
   return cmocka_run_group_tests_name("gpu_matrix", tests, NULL, NULL);
 }

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gen/render.h"
 #include "gen/spec.h"
-#include "runtime/kernel.h"
 #include "support/expect.h"
+
+#include "emitted_plan.h"
 
 typedef struct planner {
   fa_kernel kernel;
@@ -14,43 +14,16 @@ typedef struct planner {
 } planner;
 
 static void open_planner(planner *out, const char *words) {
-  fa_spec spec = FA_SPEC_INIT;
-  memset(out, 0, sizeof *out);
-  out->kernel.spec = (fa_spec)FA_SPEC_INIT;
+  fa_spec spec = FA_SPEC_INIT, canonical = FA_SPEC_INIT;
   expect_ok(fa_spec_parse(&spec, words));
-  expect_ok(spec_canonicalise(&out->kernel.spec, &spec));
-  expect_ok(render_spec(&out->text, &out->kernel.spec, NULL));
-  snprintf(out->kernel.name, sizeof out->kernel.name, "%s", out->text.name);
-  const jit_unit unit = {"launch.c", &out->text.launch};
-  expect_ok(kernel_compile_plan(&out->kernel, &unit, 1));
-  jit_seal(out->kernel.code);
+  expect_ok(spec_canonicalise(&canonical, &spec));
+  expect_ok(render_spec(&out->text, &canonical, NULL));
+  emitted_plan_compile(&out->kernel, &canonical, &out->text);
 }
 
 static void close_planner(planner *p) {
   jit_free(p->kernel.code);
   render_free(&p->text);
-}
-
-static fa_problem problem_of(const planner *p, int64_t batch, int64_t heads_kv, int64_t seqlen) {
-  static char workspace[256];
-  const fa_plan_tensor any = {workspace, seqlen * 256, 256, 256};
-  return (fa_problem){.batch = batch,
-                      .heads_q = heads_kv * p->kernel.spec.group,
-                      .heads_kv = heads_kv,
-                      .seqlen_q = seqlen,
-                      .seqlen_k = seqlen,
-                      .softmax_scale = 1,
-                      .processors = 132,
-                      .l2_bytes = 50 << 20,
-                      .q = any,
-                      .k = any,
-                      .v = any,
-                      .o = any,
-                      .dout = any,
-                      .dq = any,
-                      .dk = any,
-                      .dv = any,
-                      .workspace = workspace};
 }
 
 /* Steps that are launched. */
@@ -78,7 +51,8 @@ static void short_sequences_of_many_heads_take_one_launch(void **state) {
     planner p;
     fa_plan plan;
     open_planner(&p, cases[i].words);
-    const fa_problem problem = problem_of(&p, cases[i].batch, 16, cases[i].seqlen);
+    const fa_problem problem =
+        emitted_plan_problem(&p.kernel.spec, cases[i].batch, 16, cases[i].seqlen);
     p.kernel.plan(&problem, &plan);
     if (count_steps(&plan) != cases[i].steps)
       fail_msg("%s, batch %d, length %d: %d steps; %d wanted", cases[i].words, cases[i].batch,
@@ -98,7 +72,7 @@ static unsigned long long bytes_within(const planner *p, fa_problem problem, lon
 
 /* From the least that the plan can do with to all that it would take. */
 static void expect_limits_kept(const planner *p, const char *words, int batch, int seqlen) {
-  const fa_problem problem = problem_of(p, batch, 4, seqlen);
+  const fa_problem problem = emitted_plan_problem(&p->kernel.spec, batch, 4, seqlen);
   const unsigned long long all = bytes_within(p, problem, 0), least = bytes_within(p, problem, 1);
   printf("  %-36s batch %2d, length %5d: %llu bytes, at least %llu\n", words, batch, seqlen, all,
          least);
