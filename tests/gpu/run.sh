@@ -3,7 +3,8 @@
 #   tests/gpu/run.sh BUILD_DIR              the programs of programs.txt, and a table of them
 #   tests/gpu/run.sh --sanitize BUILD_DIR   compute-sanitizer over `fagen check` of odd shapes
 # FAGEN_TARGETS (default "sm80 sm90") and FAGEN_JOBS (default: as many as processors) limit both,
-# FAGEN_PROGRAMS, a list of names, the first; COMPUTE_SANITIZER names that program.
+# FAGEN_PROGRAMS, a list of names, the first; COMPUTE_SANITIZER names that program. What hangs is
+# ended after FAGEN_SECONDS (900), and has failed.
 # Exit code: 0 when all passed or were skipped with a reason, 1 otherwise, 2 for a wrong call.
 set -uo pipefail
 mode=run
@@ -12,7 +13,7 @@ if [ "${1:-}" = --sanitize ]; then
   shift
 fi
 if [ $# != 1 ] || [ ! -d "$1" ]; then
-  sed -n '2,8s/^# //p' "$0"
+  sed -n '2,9s/^# //p' "$0"
   exit 2
 fi
 build=$(cd "$1" && pwd)
@@ -20,6 +21,7 @@ sources=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$sources" || exit 2
 targets=${FAGEN_TARGETS:-sm80 sm90}
 jobs=${FAGEN_JOBS:-$(nproc)}
+limit=${FAGEN_SECONDS:-900}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export FA_CACHE_DIR=${FA_CACHE_DIR:-$logs/cache}
@@ -43,7 +45,7 @@ start() {
 timed() {
   local name=$1 start=$EPOCHREALTIME
   shift
-  timeout --signal=ALRM --preserve-status 900 "$@" >"$logs/$name.log" 2>&1 </dev/null
+  timeout --signal=ALRM --kill-after=20 --preserve-status "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
   echo $? >"$logs/$name.rc"
   awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f\n", b - a }' >"$logs/$name.seconds"
 }
