@@ -21,6 +21,19 @@ tiles_of_entry() {
     "mixed of $((($2 + rows - 1) / rows * (($2 + keys - 1) / keys))) a head"
 }
 
+# Every variant there is, with the share of its tiles, on every target.
+explain_variants() {
+  local target variant said
+  for target in "cpu f32" "sm80 bf16" "sm90 bf16"; do
+    said=
+    for variant in $("$fagen" list | sed -n '/^Variants/,$s/^  \([a-z_]*\)  .*/\1/p'); do
+      run explain "fwd $target d64 $variant" --seqlen 500 --heads 2
+      grep -qE ' tiles .*% empty, .*% full, .*% mixed of [0-9]+ a head$' stdout || said+=" $variant"
+    done
+    same "the share of tiles of every variant on ${target% *}" "${variant:+all}$said" all
+  done
+}
+
 without_nvrtc() {
   export FA_NVRTC=$scratch/none.so
   run compile fwd sm80 bf16 d64,128 -o cubins
@@ -44,6 +57,7 @@ without_nvrtc() {
   expect "explain for sm90" 0
   has "tensor map of Q" stdout "64 x 500 x 8 x 3 elements of 2 bytes"
   has "tensor map of K and V" stdout "64 x 2000 x 8 x 3 elements of 2 bytes"
+  explain_variants
   tiles_of_entry short 2048
   tiles_of_entry main 4096
   run explain bwd sm90 bf16 d64 causal --seqlen 2048
