@@ -12,8 +12,9 @@ if [ "${1:-}" = --readme ]; then
   readme=yes
   shift
 fi
-cd "$(dirname "$0")/../.."
-build=$(cd "${1:-build}" && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-$root/build}" && pwd)
+cd "$root"
 seconds=${2:-600}
 program=$build/tests
 [ -x "$program/bench_build" ] || program=$build
