@@ -243,11 +243,11 @@ def forward(q, k, v, causal=False, softmax_scale=None, variants=(), params=None)
 
 
 def backward(do, q, k, v, o, lse, causal=False, softmax_scale=None, deterministic=False,
-             variants=(), params=None):
+             variants=(), params=None, workspace_limit=0):
     """dQ, dK, dV, each laid out densely, on the current stream of q's device; and the gradients by parameters
-    of variants when there are any."""
+    of variants when there are any. workspace_limit: bytes, 0 for none."""
     args = _args(q, k, v, causal, softmax_scale, variants, params)
-    args.deterministic = int(deterministic)
+    args.deterministic, args.workspace_limit = int(deterministic), workspace_limit
     shape = (*q.shape[:3], v.shape[3])
     args.o = _tensor("o", o, q, shape)
     args.dout = _tensor("do", do, q, shape)

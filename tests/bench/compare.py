@@ -9,6 +9,7 @@ by cuDNN now over cuDNN then, a factor held to [0.88, 1.10].
     compare.py --seconds 300 --save runs.json              all cells that fit the time, rows as they end
     compare.py --only 'D128 causal' --pass fwd             cells whose name has these words
     compare.py --show runs.json [more.json] [--markdown | --short] [--plot speed.png]    no GPU needed
+    compare.py --variants [--only softcap] [--no-flex]     variants beside FlexAttention: see variants.py
 
 FLOPs are 4 B H S S D forward and 2.5 times that backward, half of it causal.
 """
@@ -16,9 +17,11 @@ FLOPs are 4 B H S S D forward and 2.5 times that backward, half of it causal.
 import argparse
 import json
 import math
+import os
 import pathlib
 import statistics
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -132,8 +135,13 @@ def clock_mhz(torch):
 
 
 def measure(torch, cell, which, options):
+    calls = contestants(torch, cell, which, options)
+    return {"cell": cell, "pass": which, **measure_calls(torch, calls, flops(cell, which), options)}
+
+
+def measure_calls(torch, calls, work, options):
+    """Of functions that make the calls, which stay alive to the end: graphs hold only addresses."""
     graphs, missing = {}, {}
-    calls = contestants(torch, cell, which, options)  # alive to the end: graphs hold only addresses
     for name, make in calls.items():
         try:
             graphs[name] = capture(torch, make)
@@ -146,8 +154,7 @@ def measure(torch, cell, which, options):
             if turn:  # the first turn warms up
                 times[name].append(ms / count)
                 clocks[name].append(mhz)
-    work = flops(cell, which)
-    return {"cell": cell, "pass": which, "missing": missing,
+    return {"missing": missing,
             "mhz": {name: statistics.median(list_) for name, list_ in clocks.items()},
             "tflops": {name: [work / ms * 1e-9 for ms in list_] for name, list_ in times.items()}}
 
@@ -310,12 +317,16 @@ def plot(runs, path):
     figure.savefig(path, dpi=120)
 
 
-def run_cells(options):
-    import torch
+def print_gpu(torch):
     if not torch.cuda.is_available():
         sys.exit("compare.py: no GPU that PyTorch can use; --show FILE works without one")
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
           f"cuDNN {torch.backends.cudnn.version()}")
+
+
+def run_cells(options):
+    import torch
+    print_gpu(torch)
     torch.manual_seed(options.seed)
     end, runs = time.monotonic() + options.seconds, []
     print_head(options.markdown)
@@ -331,10 +342,97 @@ def run_cells(options):
     return runs
 
 
+# ---- Variants ------------------------------------------------------------------------------------------
+
+
+def measure_variant(torch, make, options):
+    """The two passes of a problem."""
+    import variants
+    problem = make(torch)
+    given = variants.tensors(torch, problem)
+    made, missing = {}, {}
+    for name, attention in variants.makers(torch, problem, options).items():
+        try:
+            made[name] = variants.Contestant(torch, attention, given)
+        except Exception as error:  # torch.compile may not work here
+            missing[name] = str(error).strip().split("\n")[0][:120]
+    runs = []
+    for which in options.passes:
+        calls = {name: lambda c=c: c.call(which) for name, c in made.items()}
+        measured = measure_calls(torch, calls, problem.flops(which), options)
+        measured["missing"].update(missing)
+        runs.append({"problem": problem.name, "pass": which, "flops": problem.flops(which), **measured,
+                     "mib": {name: c.mib for name, c in made.items()},
+                     "first_s": {name: c.first[which] for name, c in made.items()}})
+    return runs
+
+
+def print_variant(run, markdown):
+    for name, values in run["tflops"].items():
+        median = statistics.median(values)
+        figures = [run["pass"], run["problem"], name, f"{1e-9 * run['flops'] / median:.3f}", f"{median:.0f}",
+                   f"{spread(values):.1f} %", f"{run['mhz'][name]:.0f}", f"{run['first_s'][name]:.2f}",
+                   f"{run['mib'][name]:.0f}"]
+        if markdown:
+            print("| " + " | ".join(figures) + " |")
+        else:
+            print(f"{figures[0]} {figures[1]:16} {figures[2]:14}"
+                  + "".join(f"{figure:>12}" for figure in figures[3:]), flush=True)
+    for missing, why in run["missing"].items():
+        print(f"    {missing} left out: {why}", file=sys.stderr)
+
+
+def print_variant_head(markdown):
+    titles = ["ms", "TFLOP/s", "spread", "MHz", "first call s", "MiB of both"]
+    if markdown:
+        print("| pass | problem | by | " + " | ".join(titles) + " |\n|---|---|---|" + "---|" * len(titles))
+    else:
+        print(f"{'visible pairs only':35}" + "".join(f"{title:>12}" for title in titles))
+
+
+def start_up(torch):
+    """What a process needs once is no part of a first call."""
+    import fagen
+    x = torch.randn(1, 64, 1, 64, device="cuda", dtype=torch.bfloat16)
+    fagen.forward(x, x, x)
+    torch.cuda.synchronize()
+
+
+def run_variants(options):
+    import torch
+    import variants
+    print_gpu(torch)
+    torch.manual_seed(options.seed)
+    sys.path.insert(0, str(ROOT / "examples" / "pytorch"))
+    end, runs = time.monotonic() + options.seconds, []
+    with tempfile.TemporaryDirectory() as folder:  # so that first calls find nothing on disk
+        os.environ["FA_CACHE_DIR"] = folder
+        start_up(torch)
+        print_variant_head(options.markdown)
+        for make in variants.PROBLEMS:
+            if time.monotonic() > end or not all(word in make.__name__ for word in options.only.split()):
+                continue
+            runs += measure_variant(torch, make, options)
+            for run in runs[-len(options.passes):]:
+                print_variant(run, options.markdown)
+            torch.cuda.empty_cache()
+            if options.save:
+                pathlib.Path(options.save).write_text(json.dumps(runs))
+
+
+def show_variants(options):
+    print_variant_head(options.markdown)
+    for file in options.show:
+        for run in json.loads(pathlib.Path(file).read_text()):
+            print_variant(run, options.markdown)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="words a cell's name must have, such as 'D128 causal'")
     parser.add_argument("--pass", dest="passes", choices=("fwd", "bwd"), action="append")
+    parser.add_argument("--variants", action="store_true", help="variants beside FlexAttention")
+    parser.add_argument("--no-flex", dest="flex", action="store_false", help="without it: it compiles for seconds")
     parser.add_argument("--det", action="store_true", help="time the deterministic backward too")
     parser.add_argument("--target", choices=("sm80", "sm90"), help="fagen's kernels; its own choice if not given")
     parser.add_argument("--turns", type=int, default=5)
@@ -347,6 +445,9 @@ def main():
     parser.add_argument("--plot", metavar="PNG")
     options = parser.parse_args()
     options.passes = options.passes or ["fwd", "bwd"]
+    if options.variants:
+        show_variants(options) if options.show else run_variants(options)
+        return
     if options.show:
         runs = merge(options.show)
         if options.short:

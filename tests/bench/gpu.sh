@@ -3,7 +3,7 @@
 #   tests/bench/gpu.sh [--readme] [BUILD_DIR] [SECONDS]
 # rendering, NVRTC, disk and warm start; dispatch and launch; bytes of workspace; then TFLOP/s beside
 # cuDNN and FlashAttention (PyTorch has both), sm80 at D = 128 and all cells of the best target, in at
-# most SECONDS (600). With --readme the tables go between README's bench:gpu marks, and the plot that
+# most SECONDS (600); then variants beside FlexAttention, with the seconds of their first calls. With --readme the tables go between README's bench:gpu marks, and the plot that
 # is shown there is drawn again (Python's matplotlib); RUNS, if set, is where compare.py's figures are
 # kept.
 set -euo pipefail
@@ -47,6 +47,7 @@ costs() {
 speed() {
   compare --target sm80 --only 'D128 full S8192' --save "$runs/sm80.json" --seconds "$seconds"
   compare --det --save "$runs/best.json" --seconds "$seconds"
+  compare --variants --save "$runs/variants.json"
 }
 
 replace_between_marks() { # file
@@ -66,6 +67,8 @@ speed
   compare --show "$runs/sm80.json" --markdown | grep '^|'
   printf '\nTarget `sm90`:\n'
   compare --show "$runs/best.json" --short | sed 's/^\(fwd\|bwd\|deterministic\):/- &/'
+  printf '\nVariants; TFLOP/s count the pairs that the mask keeps, MiB what forward and backward take:\n\n'
+  compare --variants --show "$runs/variants.json" --markdown
 } >"$runs/tables.md"
 cat "$runs/tables.md"
 if [ "$readme" ]; then
