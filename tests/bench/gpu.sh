@@ -3,9 +3,9 @@
 #   tests/bench/gpu.sh [--readme] [BUILD_DIR] [SECONDS]
 # rendering, NVRTC, disk and warm start; dispatch and launch; bytes of workspace; then TFLOP/s beside
 # cuDNN and FlashAttention (PyTorch has both), sm80 at D = 128 and all cells of the best target, in at
-# most SECONDS (600); then variants beside FlexAttention, with the seconds of their first calls. With --readme the tables go between README's bench:gpu marks, and the plot that
-# is shown there is drawn again (Python's matplotlib); RUNS, if set, is where compare.py's figures are
-# kept.
+# most SECONDS (600); then variants beside FlexAttention, and the seconds of their first calls. With
+# --readme the tables go between README's bench:gpu marks, and the plot that is shown there is drawn
+# again (Python's matplotlib); RUNS, if set, is where compare.py's figures are kept.
 set -euo pipefail
 readme=
 if [ "${1:-}" = --readme ]; then
