@@ -4,7 +4,8 @@
 -- of query and key; key is k's where it is not given); lengths and parameters, what stands before the
 -- name of a length and of a parameter ("a->", "a->p."); integer, the C type of integers; call, the C
 -- function for an operation without a sign, or for one on reals in place of it ("real_add"); known,
--- C names of terms that have one, by their node's id. A kernel that lacks a name cannot be asked for
+-- C names of terms that have one, by their node's id; eager, that truths are joined without branches,
+-- for which all of them are looked at. A kernel that lacks a name cannot be asked for
 -- what needs it: the spec is refused.
 
 local expr, params, range = require "expr", require "params", require "range"
@@ -82,6 +83,8 @@ local spelling = {
   idiv = { "/", 6 }, mod = { "%", 6 },
 }
 
+local eager_spelling = { ["or"] = "|", ["and"] = "&" }
+
 -- C's / and % round to 0, which is down where nothing is negative.
 local function never_negative(n) return n.type == "int" and range.of(n)[1] >= 0 end
 
@@ -149,11 +152,16 @@ local function write(n, names, known, least)
     result, level = "!" .. below(n[1], 8), 7
   elseif n.op == "real" then
     result, level = "(float)" .. below(n[1], 7), 7
+  elseif n.op == "select" and n.type == "truth" and names.eager then
+    result = below(n[1], 3) .. " & " .. below(n[2], 3) .. " | !" .. below(n[1], 8) .. " & "
+        .. below(n[3], 3)
+    level = 1
   elseif n.op == "select" then
     result = below(n[1], 1) .. " ? " .. below(n[2], 1) .. " : " .. below(n[3], 1)
     level = 0
   else
     local sign, precedence = spelling[n.op][1], spelling[n.op][2]
+    sign = names.eager and eager_spelling[n.op] or sign
     -- && inside || is grouped as compilers advise; the right side of - needs more than its own
     -- level.
     local inner = n.op == "or" and 3 or precedence
@@ -185,6 +193,14 @@ function text.wrap(statement)
   end
   lines[#lines + 1] = line
   return table.concat(lines, "\n")
+end
+
+-- Names, with some of them changed.
+function text.names_with(names, changes)
+  local changed = {}
+  for _, name in ipairs(sorted(names)) do changed[name] = names[name] end
+  for _, name in ipairs(sorted(changes)) do changed[name] = changes[name] end
+  return changed
 end
 
 -- ---- Shared terms --------------------------------------------------------------------------------
@@ -258,14 +274,11 @@ function text.uniforms(roots, names)
     end
   end
   for _, root in ipairs(roots) do take(root) end
-  local knowing = {}
-  for _, key in ipairs(sorted(names)) do knowing[key] = names[key] end
-  knowing.known = known
-  return table.concat(lines, "\n"), knowing
+  return table.concat(lines, "\n"), text.names_with(names, { known = known })
 end
 
 -- Terms that change along one axis only, "q" or "k", of which a thread has few positions, its rows:
--- index is the C index of the row at hand. Gives { c_type, name, text } of each, in which `row` is that
+-- index is the C index of the row at hand; nil: there is one at a time. Gives { c_type, name, text } of each, in which `row` is that
 -- index, and names that know them.
 function text.along(axis, roots, names, index)
   local terms, known, inside = {}, {}, {} -- inside: the names where the terms are formed
@@ -276,21 +289,20 @@ function text.along(axis, roots, names, index)
     if known[n.id] or n.op == "const" then return end
     local on = linear.depends(n)
     local other = axis == "q" and on.k or axis == "k" and on.q
-    local worth = n.op == "table" or n.op == "idiv" or n.op == "mod"
-        or n.op == "mul" or n.op == "add" or n.op == "sub"
+    local worth = n.op == "table" or n.op == "param" or n.op == "idiv" or n.op == "mod"
+        or n.op == "mul" or n.op == "add" or n.op == "sub" or n.op == "select" or n.op == "min"
+        or n.op == "max"
     if on[axis] and not other and not on.s and n.type ~= "truth" and worth then
       local name = string.format("of_%s_%d", axis, #terms + 1)
       terms[#terms + 1] = { c_type(n, names), name, (write(n, names, inside, 0)) }
-      known[n.id], inside[n.id] = name .. "[" .. index .. "]", name .. "[row]"
+      known[n.id] = index and name .. "[" .. index .. "]" or name
+      inside[n.id] = index and name .. "[row]" or name
     else
       for _, child in ipairs(n) do take(child) end
     end
   end
   for _, root in ipairs(roots) do take(root) end
-  local knowing = {}
-  for _, key in ipairs(sorted(names)) do knowing[key] = names[key] end
-  knowing.known = known
-  return terms, knowing
+  return terms, text.names_with(names, { known = known })
 end
 
 -- ---- Functions ------------------------------------------------------------------------------------

@@ -121,3 +121,24 @@ ${spec.name}_search(const __grid_constant__ search_args args) {
     full_begin = full_end = end;
   found = {begin, full_begin, full_end, end, gap_begin, gap_end};
 }
+% if tiles.longest_first then
+
+/* The order in which tiles are taken: those with the most to walk first, so that all end together.
+ * Grid: tiles / 128 x batch, all in x. */
+extern "C" __global__ void __launch_bounds__(128)
+${spec.name}_sort(const __grid_constant__ search_args args) {
+  const int tiles = (args.seqlen_${fixed} + args.fixed - 1) / args.fixed;
+  const int blocks = (tiles + 127) / 128, batch = blockIdx.x / blocks;
+  const int tile = (blockIdx.x - batch * blocks) * 128 + threadIdx.x;
+  const tile_bounds *of = args.searched + (long long)batch * tiles;
+  if (tile >= tiles)
+    return;
+  const int length = of[tile].end - of[tile].begin;
+  int place = 0;
+  for (int other = 0; other < tiles; ++other) {
+    const int longer = of[other].end - of[other].begin - length;
+    place += longer > 0 || (longer == 0 && other < tile);
+  }
+  args.order[(long long)batch * tiles + place] = tile;
+}
+% end

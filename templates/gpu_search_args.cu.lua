@@ -12,6 +12,9 @@ typedef struct search_args {
   int seqlen_q, seqlen_k, heads_q;
   int fixed, walked; /* positions of a tile: of the axis that a block stays on, and of the other */
   tile_bounds *searched; /* of each tile of the first */
+%   if tiles.longest_first then
+  int *order; /* of these, for each batch entry: the longest walk first */
+%   end
 %   if #params.slots > 0 then
   parameters p;
 %   end

@@ -10,6 +10,9 @@
   search.fixed = (int)fixed;
   search.walked = (int)walked;
   search.searched = searched;
+% if tiles.longest_first then
+  search.order = order;
+% end
 % if #params.slots > 0 then
   set_parameters(&search.p, in);
 % end
@@ -20,6 +23,12 @@
       out, "${spec.name}_search",
       ${blocks}, 128, sizeof(search_args));
   *(search_args *)search_step->args = search;
+%   if tiles.longest_first then
+  fa_step *sort_step = add_step(
+      out, "${spec.name}_sort",
+      (key_tiles + 127) / 128 * in->batch, 128, sizeof(search_args));
+  *(search_args *)sort_step->args = search;
+%   end
 % else
   search_args *search_block = add_step(
       out, "${spec.name}_search",

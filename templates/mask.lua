@@ -50,8 +50,8 @@ local function one_comparison(n)
   if n.op ~= "or" then return n end
   local u, c = n[1], n[2]
   if not linear.uniform(u) then u, c = c, u end
-  if not linear.uniform(u) or not far_side[c.op] or c[1].type ~= "int"
-    or linear.uniform(c[1]) or not linear.uniform(c[2]) then
+  if not linear.uniform(u) or not far_side[c.op] or c[1].type ~= "int" or linear.uniform(c[1])
+    or linear.depends(c[2])[linear.depends(c[1]).k and "k" or "q"] then
     return n
   end
   return expr.make(c.op, "truth", c[1], expr.make("select", "int", u, far_side[c.op], c[2]))
@@ -146,7 +146,7 @@ function mask.predicate(names)
       and string.format("%s < %s", names.k, names.seqlen_k)
   if not keep then return inside or "1" end
   local kept = text.inline(mask.pairwise, names, inside and 2)
-  return inside and inside .. " && " .. kept or kept
+  return inside and inside .. (names.eager and " & " or " && ") .. kept or kept
 end
 
 -- For an oracle, which knows causal without being told by the file under test.

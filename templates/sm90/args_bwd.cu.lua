@@ -43,6 +43,9 @@ typedef struct backward_args {
   float exponent_scale; /* softmax_scale in exponents of 2 */
 %   if require("mask").searched "q" then
   const tile_bounds *searched; /* bounds of query tiles for each key tile */
+%     if tiles.longest_first then
+  const int *order; /* of the key tiles of a batch entry */
+%     end
 %   end
 %   if #require("params").slots > 0 then
   parameters p;

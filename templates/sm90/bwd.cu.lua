@@ -220,7 +220,9 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   const int place = inside / width;
   const int pair = section * args.section + inside - place * width;
   key_tile at_keys;
-  at_keys.first = ${ascending and "place" or "(key_tiles - 1 - place)"} * KEYS;
+% local key_tile = tiles.longest_first and "args.order[pair / args.heads_kv * key_tiles + place]"
+%     or ascending and "place" or "(key_tiles - 1 - place)"
+  at_keys.first = ${key_tile} * KEYS;
   at_keys.batch = pair / args.heads_kv;
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
 % if det then

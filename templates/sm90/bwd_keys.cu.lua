@@ -161,13 +161,53 @@ const int q_position = tile * QUERIES + shift + lane % 4 * 2 + i / 4 * 8 + i % 2
 %   end
 const int k_position = key_first + warp_row + lane / 4 + i / 2 % 2 * 8;
 % end
+% -- 0 in s where a mask of tables does not keep the pair: its terms are formed once for a key and
+% -- once for a query, and joined without branches.
+% local function hide_by_tables()
+%   local of_row, of_column
+%   local names = text.names_with(position, { eager = true })
+%   of_row, names = text.along("k", { mask.pairwise }, names, "row")
+%   of_column, names = text.along("q", { mask.pairwise }, names)
+%   local kept = mask.predicate(names)
+%   for _, term in ipairs(of_row) do
+${term[1]} ${term[2]}[2];
+%   end
+%   if #of_row > 0 then
+#pragma unroll
+for (int row = 0; row < 2; ++row) {
+  const int k_position = key_first + warp_row + lane / 4 + row * 8;
+%     for _, term in ipairs(of_row) do
+  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
+%     end
+}
+%   end
+#pragma unroll
+for (int column = 0; column < QUERIES / 4; ++column) {
+  const int q_position = tile * QUERIES + shift + lane % 4 * 2 + column / 2 * 8 + column % 2;
+%   for _, term in ipairs(of_column) do
+  ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
+%   end
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+%   if text.mentions(kept, "k_position") then
+    const int k_position = key_first + warp_row + lane / 4 + row * 8;
+%   end
+    ${text.wrap("if (!(" .. kept .. "))")}
+      s[column / 2 * 4 + row * 2 + column % 2] = 0.0f;
+  }
+}
+% end
 % local function hide()
+%   if mask.searched "q" then
+${capture(hide_by_tables)}
+%   else
 #pragma unroll
 for (int i = 0; i < QUERIES / 2; ++i) {
   ${capture(positions, not mask.trivial)}
   ${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
     s[i] = 0.0f;
 }
+%   end
 % end
 % local function probabilities(masked)
 #pragma unroll

@@ -3,12 +3,8 @@
 % local text = require "expr_text"
 % local places = require("gpu_names")("args.", { q = "q_position", k = "k_position", s = "s[i]" })
 % local uniforms, position = score.uniforms(places, mask.pairwise)
-% local of_rows = {}
-% if mask.searched "k" then -- masks of tables
-%   of_rows, position = text.along("q", { mask.pairwise }, position, "i / 2 % 2")
-% end
-% local position_in_last = { seqlen_k = "args.seqlen_k" }
-% for _, name in ipairs(sorted(position)) do position_in_last[name] = position[name] end
+% local position_inside = text.names_with(position, { key = "k_position" })
+% local position_in_last = text.names_with(position, { seqlen_k = "args.seqlen_k" })
 % local score_text = score.identity and "" or score.text(position)
 % local shifted = not mask.trivial or score.needs_positions and score_text:find("q_position")
 % include "sm90/prelude.cu.lua"
@@ -85,44 +81,74 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 }
 % end
 %
-% -- The scores of key_tile in s as the variants have them, -inf where the pair is not kept.
-% local function edit_scores(kept, scored)
-%   local scores = not score.identity and not scored and score.text(position)
-%   local edits = (kept or "") .. (scores or "")
-%   if edits:find("of_q_", 1, true) then
-%     for _, term in ipairs(of_rows) do
+% -- -inf in s where a mask of tables does not keep the pair: its terms are formed once for a row and
+% -- once for a column, and joined without branches.
+% local function hide(names)
+%   local of_row, of_column
+%   names = text.names_with(names, { eager = true })
+%   of_row, names = text.along("q", { mask.pairwise }, names, "row")
+%   of_column, names = text.along("k", { mask.pairwise }, names)
+%   for _, term in ipairs(of_row) do
 ${term[1]} ${term[2]}[2];
-%     end
+%   end
+%   if #of_row > 0 then
 #pragma unroll
 for (int row = 0; row < 2; ++row) {
   const int q_position = thread_q + row * 8;
-%     for _, term in ipairs(of_rows) do
+%     for _, term in ipairs(of_row) do
   ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
 %     end
 }
 %   end
 #pragma unroll
+for (int column = 0; column < KEYS / 4; ++column) {
+  const int k_position = thread_key + column / 2 * 8 + column % 2;
+%   for _, term in ipairs(of_column) do
+  ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
+%   end
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+%   local kept = mask.predicate(names)
+%   if text.mentions(kept, "q_position") then
+    const int q_position = thread_q + row * 8;
+%   end
+    ${text.wrap("if (!(" .. kept .. "))")}
+      s[column / 2 * 4 + row * 2 + column % 2] = MINUS_INFINITY;
+  }
+}
+% end
+%
+% -- The scores of key_tile in s as the variants have them, -inf where the pair is not kept.
+% local function edit_scores(masked, scored)
+%   local scores = not score.identity and not scored and score.text(position)
+%   local kept = masked and not mask.searched "k" and mask.predicate(masked)
+%   local edits = (kept or "") .. (scores or "")
+%   if mask.searched "k" and (masked or edits:find("k_position")) then
+const int thread_key = beyond_gap(key_tile, work) * KEYS + thread_column;
+%   end
+%   if kept or scores then
+#pragma unroll
 for (int i = 0; i < KEYS / 2; ++i) {
-%   if edits:find("k_position") then
-%     if mask.searched "k" then
-  const int k_position =
-      beyond_gap(key_tile, work) * KEYS + thread_column + i / 4 * 8 + i % 2;
-%     else
-  const int k_position = key_tile * KEYS + thread_column + i / 4 * 8 + i % 2;
+%     if edits:find("k_position") then
+%       local first = mask.searched "k" and "thread_key" or "key_tile * KEYS + thread_column"
+  const int k_position = ${first} + i / 4 * 8 + i % 2;
 %     end
-%   end
-%   if edits:find("q_position") then
+%     if edits:find("q_position") then
   const int q_position = thread_q + i / 2 % 2 * 8;
-%   end
-%   if scores then
+%     end
+%     if scores then
   s[i] = multiply(s[i], args.softmax_scale);
   ${score.lines(position)}
-%   end
-%   if kept then
+%     end
+%     if kept then
   ${text.wrap("if (!(" .. kept .. "))")}
     s[i] = MINUS_INFINITY;
-%   end
+%     end
 }
+%   end
+%   if masked and mask.searched "k" then
+${capture(hide, masked)}
+%   end
 % end
 %
 % -- Warpgroups issue their products in turns.
@@ -466,13 +492,13 @@ ${spec.name}_${entry.name}(
       wgmma_wait<0>(s);
       release(k_empty, ring);
 % if not mask.trivial then
-      ${capture(edit_scores, mask.predicate(position_in_last))}
+      ${capture(edit_scores, position_in_last)}
 % else
 %   if not score.identity then
       ${capture(edit_scores)}
 %   end
       if ((key_tile + 1) * KEYS > args.seqlen_k) {
-        ${capture(edit_scores, mask.predicate(position_in_last), true)}
+        ${capture(edit_scores, position_in_last, true)}
       }
 % end
       raise_peaks(state, s, slope, both);
@@ -480,7 +506,7 @@ ${spec.name}_${entry.name}(
       --key_tile;
 % for i = #runs, 1, -1 do
       for (; key_tile >= ${runs[i].from}; --key_tile) {
-        ${capture(step, entry, runs[i].masked and mask.predicate(position))}
+        ${capture(step, entry, runs[i].masked and position_inside)}
       }
 % end
     }

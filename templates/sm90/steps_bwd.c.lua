@@ -115,7 +115,7 @@ static long long ring_pairs(const fa_problem *in, long long other_bytes) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   if (in->workspace_limit <= 0 || pairs == 0 || query_tiles == 0 || in->seqlen_k == 0)
     return 0;
-  const long long left = in->workspace_limit - other_bytes - 4 * 256; /* parts are rounded up */
+  const long long left = in->workspace_limit - other_bytes - 6 * 256; /* parts are rounded up */
   const long long fits = left / (query_tiles * (in->heads_q / in->heads_kv) * ${tiles.dq_floats * 4});
   return fits >= pairs ? 0 : fits > 1 ? fits : 1;
 }
@@ -128,6 +128,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   long long other = 4 * (heads * (in->seqlen_q + 1) + counters);
 % if spec.pass == "bwd" and mask.searched "q" then
   other += (long long)sizeof(tile_bounds) * in->batch * key_tiles;
+%   if tiles.longest_first then
+  other += 4 * in->batch * key_tiles;
+%   end
 % end
   const long long ring = ring_pairs(in, other);
   const long long sums = ring > 0 ? ring * (in->heads_q / in->heads_kv) : heads; /* with memory */
@@ -145,6 +148,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 % if spec.pass == "bwd" and mask.searched "q" then
   tile_bounds *searched = add_part(
       out, in, "query tile bounds", in->batch * key_tiles * (long long)sizeof(tile_bounds));
+%   if tiles.longest_first then
+  int *order = add_part(out, in, "key tile order", 4 * in->batch * key_tiles);
+%   end
   const long long fixed = KEYS, walked = QUERIES;
 %   include "gpu_search_steps.c.lua"
 % end
@@ -183,6 +189,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->dq_sum = dq_sum;
 %   if mask.searched "q" then
   b->searched = searched;
+%     if tiles.longest_first then
+  b->order = order;
+%     end
 %   end
   b->started = started;
 %   if spec.deterministic then

@@ -146,6 +146,9 @@ if tiles.short then
     "a block takes whole heads; three launches cost a third of the time of 512 keys")
 end
 
+-- Key tiles whose walks are looked for are taken longest first; `det` has an order of its own.
+tiles.longest_first = spec.pass == "bwd" and mask.searched "q" and not spec.deterministic
+
 tiles.supported = { sink_gradients = true }
 
 return tiles

@@ -10,7 +10,7 @@ return variant {
     local prefix = at.seqlen_k - at.seqlen_q
     local own = (at.q - prefix) // p.block
     local anchor = p.anchor[own]
-    local seen = lt(at.k, anchor) & (lt(p.window, 0) | ge(at.k, anchor - p.window))
-    return select(lt(at.k, prefix), seen, eq((at.k - prefix) // p.block, own))
+    local seen = lt(at.k, min(anchor, prefix)) & (lt(p.window, 0) | ge(at.k, anchor - p.window))
+    return seen | eq((at.k - prefix) // p.block, own)
   end,
 }
