@@ -71,9 +71,22 @@ local function without_division(n)
     expr.make("lt", "truth", x[1], expr.make("add", "int", first, y[2])))
 end
 
+-- (k - q) % m == 0 is k % m == q % m: each side is formed once for a row or a column.
+local function without_difference(n)
+  local x, zero = n[1], n[2]
+  if n.op ~= "eq" or x.op ~= "mod" or x.type ~= "int" or zero.op ~= "const" or zero.value ~= 0
+    or range.of(x[2])[1] < 1 or not linear.uniform(x[2]) then
+    return n
+  end
+  local sum = linear.sum(x[1])
+  if not sum or sum.q * sum.k ~= -1 or sum.c ~= 0 or #sum.atoms > 0 then return n end
+  local function rest(name) return expr.make("mod", "int", expr.symbol(name), x[2]) end
+  return expr.make("eq", "truth", rest "k", rest "q")
+end
+
 local function compared_once(n)
   if n.type ~= "truth" or not n[1] then return n end
-  if n[1].type ~= "truth" then return without_division(n) end
+  if n[1].type ~= "truth" then return without_difference(without_division(n)) end
   return one_comparison(expr.make(n.op, "truth", compared_once(n[1]), n[2] and compared_once(n[2]),
     n[3] and compared_once(n[3])))
 end
@@ -147,6 +160,19 @@ function mask.predicate(names)
   if not keep then return inside or "1" end
   local kept = text.inline(mask.pairwise, names, inside and 2)
   return inside and inside .. (names.eager and " & " or " && ") .. kept or kept
+end
+
+-- The predicate for a target that looks for tiles, where a thread has two positions, `row`, of the axis
+-- `rows` and many, one at a time, of the other. Its terms that change along one axis are formed once
+-- a position, and truths are joined without branches: masks look things up and divide. Gives of_row
+-- and of_column, the { c_type, name, text } of these terms, those of rows as arrays, and kept.
+function mask.by_axis(names, rows)
+  local form = {}
+  names = text.names_with(names, { eager = true })
+  form.of_row, names = text.along(rows, { mask.pairwise }, names, "row")
+  form.of_column, names = text.along(rows == "q" and "k" or "q", { mask.pairwise }, names)
+  form.kept = mask.predicate(names)
+  return form
 end
 
 -- For an oracle, which knows causal without being told by the file under test.

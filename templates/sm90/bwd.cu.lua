@@ -1,6 +1,7 @@
 % -- Attention backward on Hopper: preprocess, then one block a key tile, then dQ's conversion.
 % local mask = require "mask"
 % local walk = require "sm90.walk_bwd"
+% local text = require "expr_text"
 % local det, wide, grouped = spec.deterministic, tiles.wide, spec.group > 1
 % local ascending = walk.longest == (det and "last" or "first") -- key tiles, as they are taken
 % include "sm90/prelude_bwd.cu.lua"
@@ -52,7 +53,12 @@ enum {
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
   IS_LAST = 264, /* whether the sums of the pair are whole with this block */
+% if #tiles.query_terms > 0 then
+  /* Twice: -LSE in exponents of 2, then -D, then what the mask says of a query, of a query tile. */
+  STATISTICS = 1024,
+% else
   STATISTICS = 1024, /* twice: -LSE in exponents of 2, then -D, of a query tile */
+% end
   K_TILE = ${tiles.header_bytes},
   V_TILE = K_TILE + K_BYTES,
   Q_TILES = V_TILE + V_BYTES,
@@ -147,7 +153,7 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
 % local function load_statistics()
 const long long row_0 = ((long long)at_keys.batch * args.heads_q + head) * args.seqlen_q;
 for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
-  float *to = statistics + at.buffer * 2 * QUERIES + lane;
+  float *to = statistics + at.buffer * ${tiles.query_bytes // 4} * QUERIES + lane;
   wait(shared + Q_EMPTY, at);
 #pragma unroll
   for (int i = 0; i < QUERIES; i += 32) {
@@ -159,6 +165,14 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
     const bool dead = __float_as_uint(lse) == 0xff800000u;
     to[i] = dead ? MINUS_INFINITY : multiply(lse, -LOG2_E);
     to[QUERIES + i] = dead ? 0.0f : multiply(d, -1.0f);
+% if #tiles.query_terms > 0 then
+    const int q_position = row + args.seqlen_k - args.seqlen_q;
+% end
+% for number, term in ipairs(tiles.query_terms) do
+    ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
+%   local bits = term[1] == "float" and term[2] or "__int_as_float(" .. term[2] .. ")"
+    to[${number + 1} * QUERIES + i] = ${bits};
+% end
   }
   __syncwarp();
   release(shared + Q_FULL, at);

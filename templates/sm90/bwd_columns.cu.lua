@@ -104,13 +104,50 @@ const int q_position = tile * QUERIES + shift + warp_row + lane / 4 + i / 2 % 2 
 %   end
 const int k_position = key_first + consumer * OWN_KEYS + lane % 4 * 2 + i / 4 * 8 + i % 2;
 % end
+% -- 0 in s and dp where a mask that is looked for does not keep the pair.
+% local function hide_searched()
+%   local form = mask.by_axis(position, "q")
+%   for _, term in ipairs(form.of_row) do
+${term[1]} ${term[2]}[2];
+%   end
+%   if #form.of_row > 0 then
+#pragma unroll
+for (int row = 0; row < 2; ++row) {
+  const int q_position = tile * QUERIES + shift + warp_row + lane / 4 + row * 8;
+%     for _, term in ipairs(form.of_row) do
+  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
+%     end
+}
+%   end
+#pragma unroll
+for (int column = 0; column < OWN_KEYS / 4; ++column) {
+  const int k_position =
+      key_first + consumer * OWN_KEYS + lane % 4 * 2 + column / 2 * 8 + column % 2;
+%   for _, term in ipairs(form.of_column) do
+  ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
+%   end
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const int i = column / 2 * 4 + row * 2 + column % 2;
+%   if text.mentions(form.kept, "q_position") then
+    const int q_position = tile * QUERIES + shift + warp_row + lane / 4 + row * 8;
+%   end
+    ${text.wrap("if (!(" .. form.kept .. "))")}
+      s[i] = dp[i] = 0.0f;
+  }
+}
+% end
 % local function hide()
+%   if mask.searched "q" then
+${capture(hide_searched)}
+%   else
 #pragma unroll
 for (int i = 0; i < OWN_KEYS / 2; ++i) {
   ${capture(positions, not mask.trivial)}
   ${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
     s[i] = dp[i] = 0.0f;
 }
+%   end
 % end
 % local function gradients()
 #pragma unroll

@@ -161,45 +161,49 @@ const int q_position = tile * QUERIES + shift + lane % 4 * 2 + i / 4 * 8 + i % 2
 %   end
 const int k_position = key_first + warp_row + lane / 4 + i / 2 % 2 * 8;
 % end
-% -- 0 in s where a mask of tables does not keep the pair: its terms are formed once for a key and
-% -- once for a query, and joined without branches.
-% local function hide_by_tables()
-%   local of_row, of_column
-%   local names = text.names_with(position, { eager = true })
-%   of_row, names = text.along("k", { mask.pairwise }, names, "row")
-%   of_column, names = text.along("q", { mask.pairwise }, names)
-%   local kept = mask.predicate(names)
-%   for _, term in ipairs(of_row) do
+% -- 0 in s where a mask that is looked for does not keep the pair.
+% local function hide_searched()
+%   local form = mask.by_axis(position, "k")
+%   for _, term in ipairs(form.of_row) do
 ${term[1]} ${term[2]}[2];
 %   end
-%   if #of_row > 0 then
+%   if #form.of_row > 0 then
 #pragma unroll
 for (int row = 0; row < 2; ++row) {
   const int k_position = key_first + warp_row + lane / 4 + row * 8;
-%     for _, term in ipairs(of_row) do
+%     for _, term in ipairs(form.of_row) do
   ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
 %     end
 }
 %   end
 #pragma unroll
-for (int column = 0; column < QUERIES / 4; ++column) {
-  const int q_position = tile * QUERIES + shift + lane % 4 * 2 + column / 2 * 8 + column % 2;
-%   for _, term in ipairs(of_column) do
-  ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
+for (int i = 0; i < QUERIES / 8; ++i) {
+%   for number, term in ipairs(form.of_column) do
+  const float2 both_${term[2]} = load_shared_pair(rows + ${4 * (number + 1)} * QUERIES + 32 * i);
 %   end
 #pragma unroll
-  for (int row = 0; row < 2; ++row) {
-%   if text.mentions(kept, "k_position") then
-    const int k_position = key_first + warp_row + lane / 4 + row * 8;
+  for (int e = 0; e < 2; ++e) {
+%   if text.mentions(form.kept, "q_position") then
+    const int q_position = tile * QUERIES + shift + lane % 4 * 2 + i * 8 + e;
 %   end
-    ${text.wrap("if (!(" .. kept .. "))")}
-      s[column / 2 * 4 + row * 2 + column % 2] = 0.0f;
+%   for _, term in ipairs(form.of_column) do
+%     local bits = string.format("e ? both_%s.y : both_%s.x", term[2], term[2])
+    const ${term[1]} ${term[2]} = ${term[1] == "float" and bits or "__float_as_int(" .. bits .. ")"};
+%   end
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+%   if text.mentions(form.kept, "k_position") then
+      const int k_position = key_first + warp_row + lane / 4 + row * 8;
+%   end
+      ${text.wrap("if (!(" .. form.kept .. "))")}
+        s[4 * i + 2 * row + e] = 0.0f;
+    }
   }
 }
 % end
 % local function hide()
 %   if mask.searched "q" then
-${capture(hide_by_tables)}
+${capture(hide_searched)}
 %   else
 #pragma unroll
 for (int i = 0; i < QUERIES / 2; ++i) {
@@ -273,7 +277,7 @@ for (int step = 0; step < V_STEPS; ++step)
 % -- masked: whether the tile needs the mask; or a condition that tells. short: of the one launch.
 % local function visit(masked, short)
 ${uniforms}
-const unsigned rows = shared + STATISTICS + at.buffer * 8 * QUERIES + lane % 4 * 8;
+const unsigned rows = shared + STATISTICS + at.buffer * ${tiles.query_bytes} * QUERIES + lane % 4 * 8;
 %   if short then
 const unsigned minus_d_rows = shared + MINUS_D + tile * 4 * QUERIES;
 %   end

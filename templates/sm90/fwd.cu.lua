@@ -81,21 +81,17 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 }
 % end
 %
-% -- -inf in s where a mask of tables does not keep the pair: its terms are formed once for a row and
-% -- once for a column, and joined without branches.
-% local function hide(names)
-%   local of_row, of_column
-%   names = text.names_with(names, { eager = true })
-%   of_row, names = text.along("q", { mask.pairwise }, names, "row")
-%   of_column, names = text.along("k", { mask.pairwise }, names)
-%   for _, term in ipairs(of_row) do
+% -- -inf in s where a mask that is looked for does not keep the pair.
+% local function hide_searched(names)
+%   local form = mask.by_axis(names, "q")
+%   for _, term in ipairs(form.of_row) do
 ${term[1]} ${term[2]}[2];
 %   end
-%   if #of_row > 0 then
+%   if #form.of_row > 0 then
 #pragma unroll
 for (int row = 0; row < 2; ++row) {
   const int q_position = thread_q + row * 8;
-%     for _, term in ipairs(of_row) do
+%     for _, term in ipairs(form.of_row) do
   ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
 %     end
 }
@@ -103,16 +99,15 @@ for (int row = 0; row < 2; ++row) {
 #pragma unroll
 for (int column = 0; column < KEYS / 4; ++column) {
   const int k_position = thread_key + column / 2 * 8 + column % 2;
-%   for _, term in ipairs(of_column) do
+%   for _, term in ipairs(form.of_column) do
   ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
 %   end
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-%   local kept = mask.predicate(names)
-%   if text.mentions(kept, "q_position") then
+%   if text.mentions(form.kept, "q_position") then
     const int q_position = thread_q + row * 8;
 %   end
-    ${text.wrap("if (!(" .. kept .. "))")}
+    ${text.wrap("if (!(" .. form.kept .. "))")}
       s[column / 2 * 4 + row * 2 + column % 2] = MINUS_INFINITY;
   }
 }
@@ -147,7 +142,7 @@ for (int i = 0; i < KEYS / 2; ++i) {
 }
 %   end
 %   if masked and mask.searched "k" then
-${capture(hide, masked)}
+${capture(hide_searched, masked)}
 %   end
 % end
 %

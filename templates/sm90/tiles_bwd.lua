@@ -35,7 +35,12 @@ tiles.qk_chunks, tiles.v_chunks = chunks(spec.dim_qk), chunks(spec.dim_v)
 tiles.threads = 128 * (tiles.warpgroups + 1)
 tiles.producer_registers = tiles.warpgroups == 2 and 24 or 32
 tiles.consumer_registers = tiles.warpgroups == 2 and 240 or 160
-tiles.header_bytes = 1024 + 2 * 8 * tiles.queries -- barriers; LSE and D of two query tiles
+-- What a mask that is looked for says of each query is formed by the warp that brings LSE and D.
+tiles.query_terms = spec.pass == "bwd" and not tiles.wide and mask.searched "q"
+    and mask.by_axis(require "sm90.names_bwd", "k").of_column or {}
+tiles.query_bytes = 8 + 4 * #tiles.query_terms -- LSE, D and those terms
+-- Barriers, and these numbers of two query tiles.
+tiles.header_bytes = (1024 + 2 * tiles.query_bytes * tiles.queries + 1023) // 1024 * 1024
 tiles.v_bytes = tiles.v_chunks * tiles.keys * row_bytes
 tiles.q_bytes = tiles.qk_chunks * tiles.queries * row_bytes
 tiles.dout_bytes = tiles.v_chunks * tiles.queries * row_bytes
