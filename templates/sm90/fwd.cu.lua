@@ -6,7 +6,9 @@
 % local position_inside = text.names_with(position, { key = "k_position" })
 % local position_in_last = text.names_with(position, { seqlen_k = "args.seqlen_k" })
 % local score_text = score.identity and "" or score.text(position)
-% local shifted = not mask.trivial or score.needs_positions and score_text:find("q_position")
+% local q_needed = not mask.trivial and not mask.searched "k"
+%     or score.needs_positions and score_text:find("q_position")
+% local shifted = not mask.trivial or q_needed
 % include "sm90/prelude.cu.lua"
 
 /* Attention forward: O = softmax(S) V and LSE, S = softmax_scale * Q K^T, with the online softmax
@@ -81,9 +83,23 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 }
 % end
 %
-% -- -inf in s where a mask that is looked for does not keep the pair.
+% -- -inf in s where a mask that is looked for does not keep the pair. What it needs besides is found
+% -- anew: kept, it would take registers that the loop over full tiles needs.
 % local function hide_searched(names)
 %   local form = mask.by_axis(names, "q")
+%   local said = form.kept
+%   for _, list in ipairs { form.of_row, form.of_column } do
+%     for _, term in ipairs(list) do said = said .. " " .. term[3] end
+%   end
+const int thread_key = beyond_gap(key_tile, work) * KEYS + afresh(thread_column);
+%   if text.mentions(said, "q_position") then
+const int thread_q = afresh(work.row_first) + consumer * ROWS + shift + thread_row;
+%   end
+%   for _, name in ipairs { "head", "batch" } do
+%     if text.mentions(said, name) then
+const int ${name} = afresh(work.${name});
+%     end
+%   end
 %   for _, term in ipairs(form.of_row) do
 ${term[1]} ${term[2]}[2];
 %   end
@@ -118,15 +134,12 @@ for (int column = 0; column < KEYS / 4; ++column) {
 %   local scores = not score.identity and not scored and score.text(position)
 %   local kept = masked and not mask.searched "k" and mask.predicate(masked)
 %   local edits = (kept or "") .. (scores or "")
-%   if mask.searched "k" and (masked or edits:find("k_position")) then
-const int thread_key = beyond_gap(key_tile, work) * KEYS + thread_column;
-%   end
 %   if kept or scores then
 #pragma unroll
 for (int i = 0; i < KEYS / 2; ++i) {
 %     if edits:find("k_position") then
-%       local first = mask.searched "k" and "thread_key" or "key_tile * KEYS + thread_column"
-  const int k_position = ${first} + i / 4 * 8 + i % 2;
+%       local tile = mask.searched "k" and "beyond_gap(key_tile, work)" or "key_tile"
+  const int k_position = ${tile} * KEYS + thread_column + i / 4 * 8 + i % 2;
 %     end
 %     if edits:find("q_position") then
   const int q_position = thread_q + i / 2 % 2 * 8;
@@ -432,15 +445,17 @@ ${spec.name}_${entry.name}(
     const unsigned q_tile = q_ring + (q_at.buffer * consumers + consumer) * Q_BYTES;
     const unsigned q = uniform(tile_word(q_tile, 16));
     const int rows = min(ROWS, args.seqlen_q - work.row_first - consumer * ROWS);
-% local said = uniforms .. score_text .. (mask.trivial and "" or mask.predicate(position))
-%     .. (score.sink and text.inline(score.sink, places) or "") .. walk_keys(entry).setup
+% local mask_text = not mask.trivial and not mask.searched "k" and mask.predicate(position) or ""
+% local said = uniforms .. score_text .. mask_text
+%     .. (score.sink and text.inline(score.sink, places) or "")
+%     .. (searched and "" or walk_keys(entry).setup)
 %   for _, name in ipairs { "head", "batch" } do
 %     if text.mentions(said, name) then
     const int ${name} = work.${name};
 %     end
 %   end
     ${uniforms}
-% if shifted then
+% if q_needed then
     const int q_first = work.row_first + consumer * ROWS + shift;
     const int thread_q = q_first + thread_row;
 % end

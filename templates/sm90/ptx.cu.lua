@@ -30,6 +30,14 @@ DEVICE bool exceeds(float a, float b) {
 
 /* x of lane 0, for values that all lanes share: the compiler then keeps them once for the warp. */
 DEVICE unsigned uniform(unsigned x) { return __shfl_sync(0xffffffffu, x, 0); }
+% if spec.pass == "fwd" and require("mask").searched "k" then
+
+/* The same value, but what is computed from it is not kept from an earlier computation. */
+DEVICE int afresh(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+% end
 
 /* Registers of each thread of the warpgroup: given back, or taken from those given back. */
 template <int count> DEVICE void registers_give_back() {

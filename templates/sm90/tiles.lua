@@ -37,6 +37,11 @@ local registers = { [2] = { 40, 232 }, [3] = { 32, 160 }, [4] = { 32, 112 } }
 -- try: tests/bench/tune.py; tried: tests/bench/NOTES.md.
 
 local function narrow() -- to 64 columns: products and exponentials take equally long
+  if mask.searched "k" then
+    return { { warpgroups = 3, keys = 96, stages = 2, q_buffers = 2, strips = v_chunks, turns = true,
+      every_peak = widest <= 32 or nil,
+      reason = "terms of the mask need registers: 256 rows and 128 keys spill" } }
+  end
   local short = { warpgroups = 4, keys = 64, stages = 4, q_buffers = 2, strips = v_chunks,
     turns = true,
     reason = "256 rows, four warpgroups: most exponentials hidden; 0.92 of the other at 16384 keys" }
