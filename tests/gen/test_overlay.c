@@ -262,7 +262,7 @@ static void compile_errors_name_the_template_line(void **state) {
       {"cpu/fwd.c.lua", "ops = block->ops;", "  undefined_function(1);", "undefined_function"},
       {"cpu/fwd.c.lua", "ops = block->ops;", "  break;", "break"},
       {"cpu/prelude.c.lua", "enum {", "  ++,", "expected"},
-      {"cpu/steps.c.lua", "to->data = from->data;", "  to->none = 0;", "none"},
+      {"tensor_steps.c.lua", "to->data = from->data;", "  to->none = 0;", "none"},
       {"launch.c.lua", "fagen_plan.h", "int x = \"text\" * 2;", ""},
   };
   char words[256];
