@@ -34,13 +34,18 @@ DEVICE long long within(long long index, long long length) {
 
 /* The least and the largest of some values; of very many, what no value passes. */
 DEVICE void range_of(const int *values, long long count, long long *low, long long *high) {
+  enum { AT_ONCE = 16 }; /* loads, so that few waits add up */
   const long long farthest = 1LL << 31, many = 4096;
-  *low = count > many ? -farthest : farthest;
-  *high = -*low;
-  for (long long i = 0; i < count && count <= many; ++i) {
-    *low = min(*low, values[i]);
-    *high = max(*high, values[i]);
-  }
+  int least = 0x7fffffff, most = -0x7fffffff - 1;
+  for (int i = 0; i < count && count <= many; i += AT_ONCE)
+#pragma unroll
+    for (int j = i; j < i + AT_ONCE; ++j) {
+      const int value = values[min(j, count - 1)];
+      least = value < least ? value : least;
+      most = value > most ? value : most;
+    }
+  *low = count > many ? -farthest : count > 0 ? least : farthest;
+  *high = count > many ? farthest : count > 0 ? most : -farthest;
 }
 % end
 
@@ -131,14 +136,18 @@ ${spec.name}_sort(const __grid_constant__ search_args args) {
   const int blocks = (tiles + 127) / 128, batch = blockIdx.x / blocks;
   const int tile = (blockIdx.x - batch * blocks) * 128 + threadIdx.x;
   const tile_bounds *of = args.searched + (long long)batch * tiles;
-  if (tile >= tiles)
-    return;
-  const int length = of[tile].end - of[tile].begin;
+  __shared__ int lengths[128];
+  const int length = tile < tiles ? of[tile].end - of[tile].begin : 0;
   int place = 0;
-  for (int other = 0; other < tiles; ++other) {
-    const int longer = of[other].end - of[other].begin - length;
-    place += longer > 0 || (longer == 0 && other < tile);
+  for (int first = 0; first < tiles; first += 128) {
+    const int other = first + threadIdx.x;
+    __syncthreads();
+    lengths[threadIdx.x] = other < tiles ? of[other].end - of[other].begin : 0;
+    __syncthreads();
+    for (int i = 0; i < 128 && first + i < tiles; ++i)
+      place += lengths[i] > length || (lengths[i] == length && first + i < tile);
   }
-  args.order[(long long)batch * tiles + place] = tile;
+  if (tile < tiles)
+    args.order[(long long)batch * tiles + place] = tile;
 }
 % end

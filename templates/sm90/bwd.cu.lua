@@ -120,7 +120,10 @@ DEVICE unsigned scaled(const float *c, float scale, bool any) {
 
 % include(wide and "sm90/bwd_columns.cu.lua" or "sm90/bwd_keys.cu.lua")
 % local function each_head(body)
-%   if grouped then
+%   if walk.heads_inside then
+${walk.ends}
+${capture(body)}
+%   elseif grouped then
 for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head) {
   ${walk.ends}
   ${capture(body)}
@@ -132,7 +135,7 @@ ${capture(body)}
 %   end
 % end
 % local function load_queries()
-for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+${walk.each_tile}
   const unsigned q_full = shared + Q_FULL + 8 * at.buffer;
   wait(shared + Q_EMPTY, at);
   mbarrier_arrive_expect(q_full, Q_BYTES);
@@ -151,8 +154,13 @@ for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
 }
 % end
 % local function load_statistics()
+%   if not walk.heads_inside then
 const long long row_0 = ((long long)at_keys.batch * args.heads_q + head) * args.seqlen_q;
-for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+%   end
+${walk.each_tile}
+%   if walk.heads_inside then
+  const long long row_0 = ((long long)at_keys.batch * args.heads_q + head) * args.seqlen_q;
+%   end
   float *to = statistics + at.buffer * ${tiles.query_bytes // 4} * QUERIES + lane;
   wait(shared + Q_EMPTY, at);
 #pragma unroll

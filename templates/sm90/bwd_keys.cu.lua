@@ -90,9 +90,17 @@ DEVICE void store_rows(const tensor_map &map, unsigned rows, int key, const key_
 await_turn(at_keys, turns, ${before}${walk.begin});
 pass_turn(turns, ${before}${walk.begin});
 %   end
+%   local function find_sum()
 const int sum = ${grouped and "(slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head" or "slot_of(args, at_keys)"};
 float *dq_sum = args.dq_sum + (long long)sum * query_tiles * DQ_FLOATS + part * DQ_PART;
-for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+%   end
+%   if not walk.heads_inside then
+${capture(find_sum)}
+%   end
+${walk.each_tile}
+%   if walk.heads_inside then
+  ${capture(find_sum)}
+%   end
   named_barrier_arrive(2 + part, 160); /* the consumer may write */
   named_barrier_sync(4 + part, 160);   /* it has written */
 %   if det then
@@ -126,7 +134,7 @@ DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigne
 % if det then
   int *turns = at_keys.turns + part;
 % end
-% if grouped then
+% if grouped and not walk.heads_inside then
   for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head) {
     ${walk.ends_counted}
     ${capture(add_dq)}
@@ -164,13 +172,14 @@ const int k_position = key_first + warp_row + lane / 4 + i / 2 % 2 * 8;
 % -- 0 in s where a mask that is looked for does not keep the pair.
 % local function hide_searched()
 %   local form = mask.by_axis(position, "k")
+const int thread_key = afresh(at_keys.first) + warp_row + lane / 4; /* kept, it would spill */
 %   for _, term in ipairs(form.of_row) do
 ${term[1]} ${term[2]}[2];
 %   end
 %   if #form.of_row > 0 then
 #pragma unroll
 for (int row = 0; row < 2; ++row) {
-  const int k_position = key_first + warp_row + lane / 4 + row * 8;
+  const int k_position = thread_key + row * 8;
 %     for _, term in ipairs(form.of_row) do
   ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
 %     end
@@ -193,7 +202,7 @@ for (int i = 0; i < QUERIES / 8; ++i) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 %   if text.mentions(form.kept, "k_position") then
-      const int k_position = key_first + warp_row + lane / 4 + row * 8;
+      const int k_position = thread_key + row * 8;
 %   end
       ${text.wrap("if (!(" .. form.kept .. "))")}
         s[4 * i + 2 * row + e] = 0.0f;
@@ -276,7 +285,9 @@ for (int step = 0; step < V_STEPS; ++step)
 % end
 % -- masked: whether the tile needs the mask; or a condition that tells. short: of the one launch.
 % local function visit(masked, short)
+%   if masked or not score.identity then
 ${uniforms}
+%   end
 const unsigned rows = shared + STATISTICS + at.buffer * ${tiles.query_bytes} * QUERIES + lane % 4 * 8;
 %   if short then
 const unsigned minus_d_rows = shared + MINUS_D + tile * 4 * QUERIES;
@@ -413,10 +424,18 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   int head = at_keys.head_kv${grouped and " * GROUP" or ""};
 % end
 % if grouped then
-  int tile = ${walk.begin};
+  int tile = ${walk.from_end and walk.finish .. " - 1" or walk.begin};
   for (int left = GROUP * max(${walk.finish} - ${walk.begin}, 0); left > 0; --left) {
     ${capture(visit, walk.masked == "" or walk.masked)}
-%   if by_head then
+%   if walk.heads_inside and by_head then
+    if (++head == (at_keys.head_kv + 1) * GROUP) {
+      head = at_keys.head_kv * GROUP;
+      --tile;
+    }
+%   elseif walk.heads_inside then
+    if (left % GROUP == 1)
+      --tile; /* all heads have had it */
+%   elseif by_head then
     if (++tile == ${walk.finish}) {
       tile = ${walk.begin};
       ++head;
@@ -427,8 +446,13 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 %   end
   }
 % else
-%   for _, run in ipairs(walk.runs) do
+%   for i, run in ipairs(walk.runs) do
+%     if walk.from_end then
+%       run = walk.runs[#walk.runs + 1 - i]
+  for (int tile = ${run.to} - 1; tile >= ${run.from}; --tile) {
+%     else
   for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+%     end
     ${capture(visit, run.masked)}
   }
 %   end

@@ -179,7 +179,7 @@ DEVICE void store_transposed_matrices(unsigned address, unsigned a, unsigned b, 
                : "memory");
 }
 
-%   if spec.group > 1 or tiles.short then
+%   if spec.group > 1 or tiles.short or require("mask").searched "q" then
 
 /* The same value, but what is computed from it is not kept from an earlier computation. */
 DEVICE int afresh(int x) {

@@ -69,8 +69,10 @@ if tiles.wide then
   if bytes() > block_bytes then tiles.dout_stages = 1 end
   tiles.shared_bytes = bytes()
 else
-  -- Changed scores need some registers of their own.
-  tiles.v_steps = math.min(score.identity and tiles.v_steps or 2, (spec.dim_v + 15) // 16)
+  -- Changed scores need some registers of their own, masks that are looked for of 64 columns too.
+  local most = score.identity and tiles.v_steps or 2
+  if mask.searched "q" and widest <= 64 then most = 1 end
+  tiles.v_steps = math.min(most, (spec.dim_v + 15) // 16)
   -- dQ of 128 queries is cut by rows between the two warpgroups, that of 64 by columns: K then
   -- stands in two chunks of `k_split` columns each, and a warpgroup's are one chunk.
   local by_rows = tiles.queries == 128
