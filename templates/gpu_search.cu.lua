@@ -65,7 +65,7 @@ DEVICE int tile_kept(const search_args &args, int batch, int head, long long q_l
 extern "C" __global__ void __launch_bounds__(128)
 ${spec.name}_search(const __grid_constant__ search_args args) {
   enum { MOST = 16384 }; /* tiles; of more than these all are walked with the mask */
-  __shared__ unsigned char kept[MOST];
+  __shared__ __align__(8) unsigned char kept[MOST];
   const int tiles = (args.seqlen_${walked} + args.walked - 1) / args.walked;
   const int fixed_tiles = (args.seqlen_${fixed} + args.fixed - 1) / args.fixed;
   const int group = blockIdx.x / fixed_tiles;
@@ -107,19 +107,24 @@ ${spec.name}_search(const __grid_constant__ search_args args) {
   if (threadIdx.x > 0)
     return;
   int begin = tiles, end = 0, full_begin = 0, full_end = 0, gap_begin = 0, gap_end = 0, run = 0;
-  for (int tile = 0; tile < tiles; ++tile) {
-    if (kept[tile] != wide::NONE) {
+  for (int tile = 0, next; tile < tiles; tile = next) {
+    const int kind = kept[tile];
+    const unsigned long long eight = kind * 0x0101010101010101ull;
+    next = tile + 1; /* and eight of the same kind at once */
+    while (next % 8 == 0 && next + 8 <= tiles && *(unsigned long long *)(kept + next) == eight)
+      next += 8;
+    if (kind != wide::NONE) {
       if (end > 0 && tile - end > gap_end - gap_begin) {
         gap_begin = end;
         gap_end = tile;
       }
       begin = min(begin, tile);
-      end = tile + 1;
+      end = next;
     }
-    run = kept[tile] == wide::ALL ? run + 1 : 0;
+    run = kind == wide::ALL ? run + next - tile : 0;
     if (run > full_end - full_begin) {
-      full_begin = tile + 1 - run;
-      full_end = tile + 1;
+      full_begin = next - run;
+      full_end = next;
     }
   }
   if (full_end == full_begin)
@@ -127,6 +132,10 @@ ${spec.name}_search(const __grid_constant__ search_args args) {
   found = {begin, full_begin, full_end, end, gap_begin, gap_end};
 }
 % if tiles.longest_first then
+
+DEVICE int length_of(const tile_bounds &of) {
+  return of.end - of.begin - (of.gap_end - of.gap_begin);
+}
 
 /* The order in which tiles are taken: those with the most to walk first, so that all end together.
  * Grid: tiles / 128 x batch, all in x. */
@@ -137,12 +146,12 @@ ${spec.name}_sort(const __grid_constant__ search_args args) {
   const int tile = (blockIdx.x - batch * blocks) * 128 + threadIdx.x;
   const tile_bounds *of = args.searched + (long long)batch * tiles;
   __shared__ int lengths[128];
-  const int length = tile < tiles ? of[tile].end - of[tile].begin : 0;
+  const int length = tile < tiles ? length_of(of[tile]) : 0;
   int place = 0;
   for (int first = 0; first < tiles; first += 128) {
     const int other = first + threadIdx.x;
     __syncthreads();
-    lengths[threadIdx.x] = other < tiles ? of[other].end - of[other].begin : 0;
+    lengths[threadIdx.x] = other < tiles ? length_of(of[other]) : 0;
     __syncthreads();
     for (int i = 0; i < 128 && first + i < tiles; ++i)
       place += lengths[i] > length || (lengths[i] == length && first + i < tile);

@@ -35,6 +35,7 @@ typedef struct backward_args {
 %   end
   int *done;     /* for each pair, parts of dQ added; NULL: a launch of its own converts dQ */
   unsigned ring; /* pairs whose sums of dQ have memory at a time */
+  unsigned converters; /* blocks that convert dQ of a pair, where `done` is given */
   tensor dq;
   int seqlen_q, seqlen_k, heads_q, heads_kv;
   unsigned pairs;   /* batch x heads_kv */

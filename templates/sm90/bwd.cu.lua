@@ -52,7 +52,6 @@ enum {
 /* Where things are in shared memory. */
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
-  IS_LAST = 264, /* whether the sums of the pair are whole with this block */
 % if #tiles.query_terms > 0 then
   /* Twice: -LSE in exponents of 2, then -D, then what the mask says of a query, of a query tile. */
   STATISTICS = 1024,
@@ -212,7 +211,6 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
       mbarrier_init(shared + DOUT_EMPTY + 8 * i, 4 * CONSUMERS);
     }
     mbarrier_init_fence();
-    *(volatile int *)(memory + IS_LAST) = 0;
   }
 % if det then
   launch_wait(); /* for cleared counters */
@@ -236,11 +234,16 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 %   or mask.trivial and "head after head" or "of all heads, the longest first"
   /* Key tiles are taken in sections of heads; inside one, ${order}. */
   const int key_tiles = (args.seqlen_k + KEYS - 1) / KEYS;
-  const unsigned section = ticket / (args.section * key_tiles);
-  const unsigned inside = ticket - section * args.section * key_tiles;
-  const unsigned width = min(args.section, args.pairs - section * args.section);
+  const unsigned section_blocks = args.section * (key_tiles + args.converters);
+  const unsigned first_pair = ticket / section_blocks * args.section;
+  const unsigned inside = ticket % section_blocks;
+  const unsigned width = min(args.section, args.pairs - first_pair);
   const int place = inside / width;
-  const int pair = section * args.section + inside - place * width;
+  const int pair = first_pair + inside - place * width;
+  if (place >= key_tiles) {
+    convert_sums(args, pair, place - key_tiles, memory);
+    return;
+  }
   key_tile at_keys;
 % local key_tile = tiles.longest_first and "args.order[pair / args.heads_kv * key_tiles + place]"
 %     or ascending and "place" or "(key_tiles - 1 - place)"
@@ -296,17 +299,10 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 %   end
 % end
   consume(args, dk_map, dv_map, at_keys, memory);
-  if (args.done) {
 % if wide then
-    if (lane == 0)
-      count_part(args, at_keys, memory);
-    named_barrier_sync(1, 128 * CONSUMERS);
-% else
-    named_barrier_sync(6, 320); /* with the warps that add */
+  if (args.done && lane == 0)
+    count_part(args, at_keys);
 % end
-    if (*(volatile int *)(memory + IS_LAST))
-      convert_sums(args, at_keys, memory);
-  }
 }
 % if tiles.short then
 

@@ -153,13 +153,9 @@ DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigne
   if (threadIdx.x % 32 == 0)
     bulk_wait();
 % end
-  if (args.done) {
-    if (threadIdx.x % 32 == 0) {
-      proxy_fence_global();
-      count_part(args, at_keys, memory);
-    }
-    __syncwarp();
-    named_barrier_arrive(6, 320); /* with the consumers */
+  if (args.done && threadIdx.x % 32 == 0) {
+    proxy_fence_global();
+    count_part(args, at_keys);
   }
 }
 %
@@ -425,16 +421,16 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 % end
 % if grouped then
   int tile = ${walk.from_end and walk.finish .. " - 1" or walk.begin};
-  for (int left = GROUP * max(${walk.finish} - ${walk.begin}, 0); left > 0; --left) {
+  for (int left = GROUP * ${walk.count}; left > 0; --left) {
     ${capture(visit, walk.masked == "" or walk.masked)}
 %   if walk.heads_inside and by_head then
     if (++head == (at_keys.head_kv + 1) * GROUP) {
       head = at_keys.head_kv * GROUP;
-      --tile;
+      tile = ${walk.next_tile};
     }
 %   elseif walk.heads_inside then
-    if (left % GROUP == 1)
-      --tile; /* all heads have had it */
+    if (left % GROUP == 1) /* all heads have had it */
+      tile = ${walk.next_tile};
 %   elseif by_head then
     if (++tile == ${walk.finish}) {
       tile = ${walk.begin};
@@ -449,7 +445,9 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 %   for i, run in ipairs(walk.runs) do
 %     if walk.from_end then
 %       run = walk.runs[#walk.runs + 1 - i]
-  for (int tile = ${run.to} - 1; tile >= ${run.from}; --tile) {
+%       local step = run.masked and "tile = " .. walk.next_tile or "--tile"
+  for (int tile = ${run.to} - 1; tile >= ${run.from};
+       ${step}) {
 %     else
   for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
 %     end

@@ -1,7 +1,8 @@
 % -- Whose sums of dQ are whole, and how they become dQ.
 /* ---- Sums of dQ --------------------------------------------------------------------------------
  * Pairs of a batch and a head of K use memory for their sums in turn: a ring, whose place is free
- * again when the sums there have been converted and cleared.
+ * again when the sums there have been converted and cleared, by blocks that come after those of the
+ * key tiles of their section.
  */
 
 enum { PARTS = ${tiles.wide and "4 * CONSUMERS" or "CONSUMERS"} /* of a block's dQ, added apart */ };
@@ -23,7 +24,8 @@ DEVICE int all_parts(const backward_args &args) {
 DEVICE void await_memory(const backward_args &args, const key_tile &at_keys) {
   const unsigned pair = pair_of(args, at_keys);
   if (pair >= args.ring && threadIdx.x % 32 == 0) {
-    while (load_acquire(args.done + pair - args.ring) <= all_parts(args)) {
+    const int converted = all_parts(args) + (int)args.converters;
+    while (load_acquire(args.done + pair - args.ring) < converted) {
     }
 % if not tiles.wide then
     proxy_fence_global();
@@ -32,10 +34,17 @@ DEVICE void await_memory(const backward_args &args, const key_tile &at_keys) {
   __syncwarp();
 }
 
-/* Counts a part that has been added; notes whether it was the last one of the pair. */
-DEVICE void count_part(const backward_args &args, const key_tile &at_keys, unsigned char *memory) {
-  if (count_released(args.done + pair_of(args, at_keys)) == all_parts(args) - 1)
-    *(volatile int *)(memory + IS_LAST) = 1;
+/* Counts a part that has been added. */
+DEVICE void count_part(const backward_args &args, const key_tile &at_keys) {
+  count_released(args.done + pair_of(args, at_keys));
+}
+
+/* Waits until all parts of a pair have been added. */
+DEVICE void await_sums(const backward_args &args, unsigned pair) {
+  if (threadIdx.x % 32 == 0)
+    while (load_acquire(args.done + pair) < all_parts(args))
+      __nanosleep(200);
+  __syncwarp();
 }
 
 /* dQ = softmax_scale * its sum, rounded, from the order of the accumulators to rows. */
@@ -73,35 +82,35 @@ DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_firs
   }
 }
 
-/* By the consumers of the block with which the sums of a pair are whole: converts them, and clears
-   them for the pair that has the memory next. */
-DEVICE void convert_sums(const backward_args &args, const key_tile &at_keys,
+/* What a block does that converts every args.converters-th query tile of a pair, and clears its
+   sums for the pair that has the memory next. */
+DEVICE void convert_sums(const backward_args &args, unsigned pair, unsigned first,
                          unsigned char *memory) {
-  const int thread = threadIdx.x - 128;
+  const int thread = threadIdx.x, batch = pair / args.heads_kv;
   const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
   const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
-  float *dq_sum = args.dq_sum + (long long)slot_of(args, at_keys) * tiles * DQ_FLOATS;
+  float *dq_sum = args.dq_sum + (long long)(pair % args.ring) * tiles * DQ_FLOATS;
   if (thread >= 256)
     return;
-  await_memory(args, at_keys); /* in case that nothing has been added */
-  for (int i = 0; i < tiles; ++i) {
+  await_sums(args, pair);
+  for (int i = first; i < tiles; i += args.converters) {
     float *sum = dq_sum + (long long)i * DQ_FLOATS;
     stage_sums(memory + Q_TILES, sum, args.softmax_scale, thread);
-    named_barrier_sync(6, 256);
-    for (int j = thread; args.ring < args.pairs && j < DQ_FLOATS / 4; j += 256)
+    named_barrier_sync(1, 256);
+    for (int j = thread; j < DQ_FLOATS / 4; j += 256)
       ((float4 *)sum)[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 % if spec.group > 1 then
     const int member = i / query_tiles, tile = i - member * query_tiles;
-    store_rows_of_dq(args.dq, at_keys.head_kv * GROUP + member, at_keys.batch, tile * QUERIES,
-                     args.seqlen_q, memory + Q_TILES, thread);
+    store_rows_of_dq(args.dq, (pair - batch * args.heads_kv) * GROUP + member, batch,
+                     tile * QUERIES, args.seqlen_q, memory + Q_TILES, thread);
 % else
-    store_rows_of_dq(args.dq, at_keys.head_kv, at_keys.batch, i * QUERIES, args.seqlen_q,
+    store_rows_of_dq(args.dq, pair - batch * args.heads_kv, batch, i * QUERIES, args.seqlen_q,
                      memory + Q_TILES, thread);
 % end
-    named_barrier_sync(6, 256); /* the next may come; all is cleared */
+    named_barrier_sync(1, 256); /* the next may come; all is cleared */
   }
   if (thread == 0)
-    store_release(args.done + pair_of(args, at_keys), all_parts(args) + 1);
+    count_released(args.done + pair);
 }
 % else
 enum {
@@ -148,39 +157,38 @@ DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_firs
   }
 }
 
-/* By the consumers of the block with which the sums of a pair are whole: converts them, and clears
-   them for the pair that has the memory next. */
-DEVICE void convert_sums(const backward_args &args, const key_tile &at_keys,
+/* What a block does that converts every args.converters-th query tile of a pair, and clears its
+   sums for the pair that has the memory next. */
+DEVICE void convert_sums(const backward_args &args, unsigned pair, unsigned first,
                          unsigned char *memory) {
-  const int thread = threadIdx.x - 128;
+  const int thread = threadIdx.x, batch = pair / args.heads_kv;
   const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
   const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
-  float *dq_sum = args.dq_sum + (long long)slot_of(args, at_keys) * tiles * DQ_FLOATS;
-  float4 sums[SUMS];
-  load_sums(sums, own_sums(dq_sum, 0, thread));
-  for (int i = 0; i < tiles; ++i) {
-    unsigned *staged = (unsigned *)(memory + Q_TILES) + i % 2 * (QUERIES * PITCH);
+  float *dq_sum = args.dq_sum + (long long)(pair % args.ring) * tiles * DQ_FLOATS;
+  if (thread >= 256)
+    return;
+  await_sums(args, pair);
+  unsigned *staged = (unsigned *)(memory + Q_TILES);
+  for (int i = first; i < tiles; i += args.converters) {
+    float4 sums[SUMS];
+    load_sums(sums, own_sums(dq_sum, i, thread));
     stage_sums(staged, sums, args.softmax_scale, thread);
-    if (args.ring < args.pairs) {
-      float4 *clear = (float4 *)own_sums(dq_sum, i, thread);
+    float4 *clear = (float4 *)own_sums(dq_sum, i, thread);
 #pragma unroll
-      for (int j = 0; j < SUMS; ++j)
-        clear[j * 32] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    }
-    if (i + 1 < tiles)
-      load_sums(sums, own_sums(dq_sum, i + 1, thread));
+    for (int j = 0; j < SUMS; ++j)
+      clear[j * 32] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     named_barrier_sync(1, 256);
 % if spec.group > 1 then
     const int member = i / query_tiles, tile = i - member * query_tiles;
-    store_rows_of_dq(args.dq, at_keys.head_kv * GROUP + member, at_keys.batch, tile * QUERIES,
-                     args.seqlen_q, staged, thread);
+    store_rows_of_dq(args.dq, (pair - batch * args.heads_kv) * GROUP + member, batch,
+                     tile * QUERIES, args.seqlen_q, staged, thread);
 % else
-    store_rows_of_dq(args.dq, at_keys.head_kv, at_keys.batch, i * QUERIES, args.seqlen_q, staged,
-                     thread);
+    store_rows_of_dq(args.dq, pair - batch * args.heads_kv, batch, i * QUERIES, args.seqlen_q,
+                     staged, thread);
 % end
+    named_barrier_sync(1, 256); /* the next may come; all is cleared */
   }
-  named_barrier_sync(1, 256); /* all is cleared */
   if (thread == 0)
-    store_release(args.done + pair_of(args, at_keys), all_parts(args) + 1);
+    count_released(args.done + pair);
 }
 % end

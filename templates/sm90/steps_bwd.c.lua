@@ -102,6 +102,7 @@ static void plan_short(const fa_problem *in, fa_plan *out) {
 %     end
   b->done = 0;
   b->ring = 1;
+  b->converters = 0;
   set_tensor(&b->dq, &in->dq);
   b->section = 0;
 }
@@ -109,7 +110,7 @@ static void plan_short(const fa_problem *in, fa_plan *out) {
 
 % end
 /* Pairs of a batch and a head of K whose sums of dQ have memory at a time, where workspace_limit
-   leaves too little for all; 0 where it does not. Then the block that ends a sum converts it. */
+   leaves too little for all; 0 where it does not. Then blocks of main convert them. */
 static long long ring_pairs(const fa_problem *in, long long other_bytes) {
   const long long pairs = in->batch * in->heads_kv;
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
@@ -120,6 +121,15 @@ static long long ring_pairs(const fa_problem *in, long long other_bytes) {
   return fits >= pairs ? 0 : fits > 1 ? fits : 1;
 }
 
+% if spec.pass == "bwd" then
+/* Blocks that convert the sums of a pair: those of a section fill the processors. */
+static long long converting_blocks(const fa_problem *in, long long section) {
+  const long long tiles = (in->seqlen_q + QUERIES - 1) / QUERIES * (in->heads_q / in->heads_kv);
+  const long long blocks = (in->processors + section - 1) / section;
+  return blocks < tiles ? blocks : tiles;
+}
+
+% end
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
@@ -174,8 +184,17 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->count = counters;
 % if spec.pass == "bwd" then
 
+%   if not mask.trivial or spec.deterministic then
+  long long section = fitting_pairs(in, ${spec.deterministic and "1" or "4"});
+%   else
+  long long section = 1; /* head after head */
+%   end
+  if (ring > 0 && section > ring)
+    section = ring; /* lest a block waits for one that takes its key tile later */
+  const long long converters = ring > 0 ? converting_blocks(in, section) : 0;
   fa_step *step = add_step(out, "${spec.name}_main",
-                           key_tiles * pairs, ${tiles.threads}, sizeof(backward_args));
+                           (key_tiles + converters) * pairs, ${tiles.threads},
+                           sizeof(backward_args));
   step->shared_bytes = ${tiles.shared_bytes};
   step->programmatic = 1;
   if (key_tiles > 0)
@@ -200,13 +219,8 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   b->done = ring > 0 && started ? started + 1 : 0;
   b->ring = (unsigned)(ring > 0 ? ring : pairs);
   set_tensor(&b->dq, &in->dq);
-%   if not mask.trivial or spec.deterministic then
-  b->section = (unsigned)fitting_pairs(in, ${spec.deterministic and "1" or "4"});
-%   else
-  b->section = 1; /* head after head */
-%   end
-  if (ring > 0 && b->section > (unsigned)ring)
-    b->section = (unsigned)ring; /* lest a block waits for one that takes its key tile later */
+  b->section = (unsigned)section;
+  b->converters = (unsigned)converters;
 
   fa_step *convert = add_step(out, "${spec.name}_convert",
                               ring > 0 ? 0 : query_tiles * heads, 256, sizeof(convert_args));

@@ -35,15 +35,17 @@ if #conditions > 0 then walk.masked = table.concat(conditions, " || ") end
 -- attention a third of the loads go on to memory that did in ascending order.
 walk.from_end = mask.searched "q" and not spec.deterministic and not tiles.wide
 walk.heads_inside = walk.from_end and spec.group > 1
-local heads = "int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head"
-if walk.heads_inside then
-  walk.each_tile = string.format("for (int tile = %s - 1; tile >= %s; --tile)\n  for (%s) {",
-    walk.finish, walk.begin, heads)
-elseif walk.from_end then
-  walk.each_tile = string.format("for (int tile = %s - 1; tile >= %s; --tile) {", walk.finish,
-    walk.begin)
-else
-  walk.each_tile = string.format("for (int tile = %s; tile < %s; ++tile) {", walk.begin, walk.finish)
+walk.count = string.format("max(%s - %s, 0)", walk.finish, walk.begin)
+walk.each_tile = string.format("for (int tile = %s; tile < %s; ++tile) {", walk.begin, walk.finish)
+if walk.from_end then
+  walk.setup = walk.setup .. "\nconst int gap_begin = found.gap_begin, gap_end = found.gap_end;"
+  walk.count = "max(tile_end - tile_begin - (gap_end - gap_begin), 0)"
+  walk.next_tile = "tile == gap_end ? gap_begin - 1 : tile - 1" -- the gap has at most one end of 0
+  walk.each_tile = "for (int tile = tile_end - 1; tile >= tile_begin;\n     tile = "
+      .. walk.next_tile .. ")"
+  local heads = "int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head"
+  walk.each_tile = walk.heads_inside and walk.each_tile .. "\n  for (" .. heads .. ") {"
+      or walk.each_tile .. " {"
 end
 
 -- Where all heads of a group pass by, the bounds are computed for each head: kept, they would take

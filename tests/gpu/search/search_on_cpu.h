@@ -9,6 +9,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __shared__ static
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define DEVICE static
 struct place_of_thread {
   int x;
