@@ -87,7 +87,8 @@ static void expect_limits_kept(const planner *p, const char *words, int batch, i
 
 static void a_limit_of_the_workspace_is_kept(void **state) {
   static const char *const words[] = {"bwd sm90 bf16 d128", "bwd sm90 f16 d64 gqa4 causal det",
-                                      "bwd sm90 bf16 d256 causal", "bwd sm90 bf16 d192 v128 det"};
+                                      "bwd sm90 bf16 d256 causal", "bwd sm90 bf16 d192 v128 det",
+                                      "bwd sm90 bf16 d128 causal document"};
   static const int lengths[] = {100, 512, 1000, 4096};
   (void)state;
   for (size_t i = 0; i < COUNT_OF(words); ++i) {
