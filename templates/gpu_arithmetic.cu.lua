@@ -1,6 +1,8 @@
 % -- Arithmetic on floats, one instruction each, for every GPU target: what the pass calls.
 % local forward, kernel = spec.pass == "fwd", spec.pass ~= "pre"
-% if spec.target == "sm90" or forward or tiles.preprocess_lanes > 1 or not require("score").identity then
+% local score = require "score"
+% local adds = not score.identity or spec.pass == "bwd" and #score.graded > 0
+% if spec.target == "sm90" or forward or tiles.preprocess_lanes > 1 or adds then
 DEVICE float add(float a, float b) {
   float sum;
   asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));

@@ -100,7 +100,7 @@ DEVICE float rounded_down(float x) {
 }
 % end
 % if calls.mod then
-DEVICE float remainder(float a, float b) {
+DEVICE float remainder_of(float a, float b) {
   return subtract(a, multiply(rounded_down(quotient(a, b)), b));
 }
 % end

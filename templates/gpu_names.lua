@@ -5,7 +5,7 @@ local call = {
   real_add = "add", real_sub = "subtract", real_mul = "multiply", real_div = "quotient",
   real_neg = "negative",
   exp = "exponential", log = "logarithm", tanh = "hyperbolic_tangent", sigmoid = "sigmoid",
-  floor = "rounded_down", mod = "remainder", min = "smaller", max = "larger", abs = "magnitude",
+  floor = "rounded_down", mod = "remainder_of", min = "smaller", max = "larger", abs = "magnitude",
   min_int = "min", max_int = "max", abs_int = "absolute", idiv_int = "floor_div",
   mod_int = "floor_mod", within = "within",
 }

@@ -110,21 +110,6 @@ end
 score.moved_by = {}
 for _, g in ipairs(score.gradients) do score.moved_by[g.slot] = true end
 
--- Refuses what a target's kernels do not do; supported: names of what they do.
-function score.check(supported)
-  local function refuse_without(feature, what)
-    if supported[feature] then return end
-    unsupported(string.format("target %s: this version has no %s in a %s kernel", spec.target, what,
-      spec.pass))
-  end
-  if sink and spec.pass == "fwd" then refuse_without("sink", "sink") end
-  for _, graded in ipairs(spec.pass == "bwd" and score.graded or {}) do
-    local slot = params.slots[graded + 1]
-    refuse_without(score.moved_by[graded] and "gradients" or "sink_gradients",
-      "gradient of a parameter (" .. slot.variant .. "." .. slot.name .. ")")
-  end
-end
-
 -- All that a kernel of this pass may write down, `also` too unless it is nil.
 function score.everything(also)
   local all = { also }

@@ -24,7 +24,6 @@ return {
   ld_qk = ld_qk,
   ld_v = ld_v,
   scratch_bytes = 4 * scratch[spec.pass],
-  supported = { sink = true, gradients = true, sink_gradients = true },
   facts = {
     { name = "query tile", value = string.format("%d rows", queries),
       reason = "K and V tiles are loaded and converted once for this many rows" },

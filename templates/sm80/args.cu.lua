@@ -75,4 +75,4 @@ typedef struct convert_args {
   const float *dq_sum;
 } convert_args;
 % end
-% include "gpu_sink_args.cu.lua"
+% include "gpu_gradients_args.cu.lua"

@@ -583,5 +583,5 @@ ${spec.name}_convert(const __grid_constant__ convert_args a) {
       a.seqlen_q, memory + Q_TILE);
 }
 % if #score.graded > 0 then
-%   include "gpu_sink.cu.lua"
+%   include "gpu_gradients.cu.lua"
 % end

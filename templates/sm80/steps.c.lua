@@ -86,6 +86,10 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 
 % include "workspace_steps.c.lua"
 
+% if spec.pass == "bwd" and #score.graded > 0 then
+%   include "gpu_gradients_steps.c.lua"
+
+% end
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
@@ -97,9 +101,6 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", heads * query_tiles * ${tiles.dq_floats} * 4);
   int *turns = add_part(out, in, "turns", counters * 4);
-% if spec.pass == "bwd" and #require("score").graded > 0 then
-  float *dsink = add_part(out, in, "gradients of logits", heads * 4);
-% end
 
 % if spec.pass == "bwd" and mask.searched "q" then
   tile_bounds *searched = add_part(
@@ -165,8 +166,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
-%     if #require("score").graded > 0 then
-%       include "gpu_sink_steps.c.lua"
+%     if #score.graded > 0 then
+
+  add_gradient_steps(out, in, d);
 %     end
 %   end
 }

@@ -287,6 +287,4 @@ local function backward()
   return tiles
 end
 
-local tiles = spec.pass == "fwd" and forward() or backward()
-tiles.supported = { sink = true, sink_gradients = true }
-return tiles
+return spec.pass == "fwd" and forward() or backward()

@@ -311,5 +311,5 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 
 % include "sm90/convert.cu.lua"
 % if #require("score").graded > 0 then
-%   include "gpu_sink.cu.lua"
+%   include "gpu_gradients.cu.lua"
 % end

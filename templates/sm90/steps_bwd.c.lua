@@ -1,5 +1,5 @@
 % -- The steps of a Hopper plan of backward: preprocess, main, conversion.
-% local mask = require "mask"
+% local mask, score = require "mask", require "score"
 % include "sm90/args_bwd.cu.lua"
 
 enum { QUERIES = ${tiles.queries}, KEYS = ${tiles.keys} };
@@ -130,6 +130,10 @@ static long long converting_blocks(const fa_problem *in, long long section) {
 }
 
 % end
+% if spec.pass == "bwd" and #score.graded > 0 then
+%   include "gpu_gradients_steps.c.lua"
+
+% end
 void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
   const long long key_tiles = (in->seqlen_k + KEYS - 1) / KEYS;
@@ -141,6 +145,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 %   if tiles.longest_first then
   other += 4 * in->batch * key_tiles;
 %   end
+% end
+% if spec.pass == "bwd" and #score.graded > 0 then
+  other += gradient_bytes(in);
 % end
   const long long ring = ring_pairs(in, other);
   const long long sums = ring > 0 ? ring * (in->heads_q / in->heads_kv) : heads; /* with memory */
@@ -163,9 +170,6 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 %   end
   const long long fixed = KEYS, walked = QUERIES;
 %   include "gpu_search_steps.c.lua"
-% end
-% if spec.pass == "bwd" and #require("score").graded > 0 then
-  float *dsink = add_part(out, in, "gradients of logits", heads * 4);
 % end
 
   fa_step *preprocess = add_step(out, "${spec.name}_preprocess",
@@ -231,8 +235,9 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
-%   if #require("score").graded > 0 then
-%     include "gpu_sink_steps.c.lua"
+%   if #score.graded > 0 then
+
+  add_gradient_steps(out, in, d);
 %   end
 % end
 }

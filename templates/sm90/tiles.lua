@@ -161,6 +161,5 @@ return {
   strip_bytes = strip_bytes,
   l2_promotion = spec.dim_qk % 64 == 0 and spec.dim_v % 64 == 0 and 256 or 128, -- 128: +9 % at 72
   dynamic = not mask.trivial, -- tiles of unequal length are drawn from a counter
-  supported = { sink = true },
   facts = facts,
 }

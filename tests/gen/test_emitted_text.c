@@ -76,7 +76,8 @@ static void texts_of_variants_are_tidy_too(void **state) {
       "fwd cpu f32 d64 softcap alibi",      "bwd cpu bf16 d64 gqa2 softcap alibi",
       "fwd cpu f32 d64 causal window sink", "bwd cpu f16 d64 gqa2 dilated sink",
       "fwd cpu f32 d64 block_draft",        "bwd cpu f32 d64 document bias",
-      "fwd cpu bf16 d72 prefix_lm bias",    "bwd cpu f32 d64 causal block_draft"};
+      "fwd cpu bf16 d72 prefix_lm bias",    "bwd cpu f32 d64 causal block_draft",
+      "bwd sm80 bf16 d64 causal bias",      "bwd sm90 bf16 d128 bias sink"};
   (void)state;
   for (size_t i = 0; i < COUNT_OF(words); ++i) {
     render_result result;

@@ -203,16 +203,23 @@ static void gpu_masks_are_short(void **state) {
   render_free(&result);
 }
 
-static void what_a_target_lacks_is_refused_in_words(void **state) {
+/* Gradients by tables keep the pairs of a tile in shared memory, of which a block has so much. */
+static void more_tables_than_a_block_holds_are_refused_in_words(void **state) {
+  char body[2048] = "params = {";
+  char score[512] = "},\nscore = function(s, at, p) return s";
   render_result result;
   (void)state;
-  expect_refused(render_words(&result, "bwd sm90 bf16 d64 bias"), FA_UNSUPPORTED,
-                 "target sm90|gradient of a parameter (bias.table)|bwd");
-  expect_refused(render_words(&result, "bwd sm80 bf16 d64 causal bias"), FA_UNSUPPORTED,
-                 "target sm80|gradient of a parameter (bias.table)|bwd");
-  static const char *const right[] = {"fwd sm80 bf16 d64 bias", "fwd sm90 bf16 d64 bias",
-                                      "bwd sm80 bf16 d64 sink", "bwd sm90 bf16 d64 sink",
-                                      "bwd cpu f32 d64 bias sink"};
+  for (int i = 0; i < 7; ++i) {
+    const size_t used = strlen(body), said = strlen(score);
+    snprintf(body + used, sizeof body - used, " t%d = f32 { size = 'n%d', grad = true },", i, i);
+    snprintf(score + said, sizeof score - said, " + p.t%d[at.k - at.q]", i);
+  }
+  strcat(strcat(body, score), " end");
+  write_variant("many", body);
+  expect_refused(render_words(&result, "bwd sm80 bf16 d256 cc86 many"), FA_UNSUPPORTED,
+                 "target sm80|bwd|at most 6 tables|7");
+  static const char *const right[] = {"fwd sm80 bf16 d256 cc86 many", "bwd sm80 bf16 d64 cc86 many",
+                                      "bwd sm80 bf16 d256 many", "bwd sm90 bf16 d256 many"};
   for (size_t i = 0; i < COUNT_OF(right); ++i) {
     expect_ok(render_words(&result, right[i]));
     render_free(&result);
@@ -265,7 +272,7 @@ int main(void) {
       EMPTY(derivatives_share_and_cancel),
       EMPTY(integers_stay_integers),
       EMPTY(gpu_masks_are_short),
-      EMPTY(what_a_target_lacks_is_refused_in_words),
+      EMPTY(more_tables_than_a_block_holds_are_refused_in_words),
       EMPTY(parameters_come_in_slot_order),
       EMPTY(parameter_text_is_checked),
   };

@@ -57,16 +57,3 @@ trial_options variant_case(unsigned n, const char *dtype, const char *words) {
   options.layout = layout == TRIAL_PACKED ? TRIAL_BSHD : layout; /* needs equal lengths */
   return options;
 }
-
-int variant_runs(fa_spec *spec) {
-  static unsigned left_out;
-  const fa_kernel *kernel;
-  if (!on_gpu()) return 1;
-  for (; spec->pass != 0; spec->pass = spec->pass == FA_BWD ? FA_FWD : 0) {
-    fa_status status = fa_get_kernel(&kernel, support_context(), spec);
-    if (status != FA_UNSUPPORTED) return 1; /* an error is for the trial to fail on */
-    if (left_out++ < 3) print_message("left out: %s\n", fa_error_message());
-  }
-  spec->pass = FA_FWD;
-  return 0;
-}

@@ -24,8 +24,4 @@ size_t variant_list(listed_variant out[VARIANTS_LISTED_MAX]);
 /* "bwd cpu f32 d40 gqa2 WORDS" with sizes, layout, parameters and inputs that `number` decides. */
 trial_options variant_case(unsigned number, const char *dtype, const char *words);
 
-/* Whether the target has a kernel for the spec, of which backward becomes forward where that is all
-   there is. A GPU target may lack some, which is said; cpu may not. */
-int variant_runs(fa_spec *spec);
-
 #endif

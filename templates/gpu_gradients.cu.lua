@@ -1,0 +1,244 @@
+% -- Gradients of parameters on GPU targets, the last entries of backward: see gpu_gradients.lua.
+% local mask, score, text = require "mask", require "score", require "expr_text"
+% local gradients = require "gpu_gradients"
+% if #gradients.walks > 0 then
+
+/* ---- Gradients of parameters that scores read --------------------------------------------------
+ * S and dP are formed again, SIDE queries x SIDE keys at a time, each warp a quarter. What a pair
+ * adds to a gradient is P * (dP - D) times the derivative of its score. A block has tiles of one
+ * axis, of one query head, and sums over the tiles of the other that the mask leaves, in one order,
+ * into its part of the workspace. */
+namespace gradients {
+
+#define MEMBER __device__ __forceinline__
+%   if spec.target == "sm80" then
+#define LOG2_E 1.44269504f
+%   end
+
+enum {
+  SIDE = ${gradients.side},
+  PITCH = SIDE + 8, /* floats from one row of pairs to the next */
+  WARPS = ${gradients.warps},
+  THREADS = 32 * WARPS
+};
+
+%   include "gpu_gradients_tiles.cu.lua"
+
+%   include "gpu_gradients_kinds.cu.lua"
+% end
+% local types = { sum = "sum", row = "row_sums", key = "key_sums", diagonal = "diagonal_sums",
+%   distance = "distance_sums", pair = "pair_sums" }
+% -- The statements of a read at each stage of a walk, those for its kind.
+% local function say(format, ...) return text.wrap(string.format(format, ...)) end
+% local function begin_block(read)
+${types[read.kind]} ${read.name};
+%   if read.kind == "sum" then
+${read.name}.begin();
+%   elseif read.length then
+${say("%s.begin(args.parts.%s, %s, tiles + %s);", read.name, read.name, read.length, read.pairs)}
+%   end
+% end
+% local function begin_fixed(read)
+%   if read.kind == "row" or read.kind == "key" then
+${read.name}.begin();
+%   end
+% end
+% local function begin_tile(walk, read)
+%   if read.kind == "sum" then
+${read.name}.begin_tile();
+%   elseif read.kind == "diagonal" then
+${say("%s.begin_tile(%s);", read.name, gradients.element_of_diagonal(walk, read))}
+%   end
+% end
+% local function add_pair(walk, read)
+%   local where = { sum = "", row = "i, e, ", key = "j, e, " }
+%   local value = (where[read.kind] or "row, column, ") .. gradients.value(walk, read)
+%   if read.kind == "pair" then value = value .. ", at_" .. read.name end
+${say("%s.add_pair(%s);", read.name, value)}
+% end
+% local function end_tile(walk, read)
+%   if read.kind == "diagonal" then
+${read.name}.end_tile<${read.sign}1>();
+%   elseif read.kind == "distance" then
+{
+  const int diagonal = (int)threadIdx.x - (SIDE - 1), distance = diagonal + k_first - q_first;
+  ${say("%s.end_tile(diagonal, %s);", read.name, gradients.element_of_distance(walk, read))}
+}
+%   elseif read.kind == "sum" or read.kind == "pair" then
+${read.name}.end_tile();
+%   end
+% end
+% local function end_fixed(read)
+%   local name = read.name
+%   if read.kind == "row" then
+${name}.end(args.parts.${name}, any_head, first_row, query_tile, args.seqlen_q);
+%   elseif read.kind == "key" then
+${name}.end(args.parts.${name}, any_head, first_column, key_tile, args.seqlen_k);
+%   end
+% end
+% local function end_block(read)
+%   if read.kind == "sum" then
+${read.name}.end(args.parts.${read.name});
+%   elseif read.kind == "diagonal" then
+${read.name}.end();
+%   end
+% end
+% -- The pairs of a tile, of which S and dP are there.
+% local places = {
+%   { "row", "const int row = first_row + 16 * i + e / 2 * 8;" },
+%   { "column", "const int column = first_column + 8 * j + e % 2;" },
+%   { "q_position", "const int q_position = q_first + row;" },
+%   { "k_position", "const int k_position = k_first + column;" },
+% }
+% local function add_pairs(walk, masked)
+%   local said = walk.pair .. (masked and walk.predicate or "") .. (walk.keeps and " row column" or "")
+#pragma unroll
+for (int i = 0; i < SIDE / 32; ++i) {
+#pragma unroll
+  for (int j = 0; j < SIDE / 16; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      ${score.declared(places, said)}
+      float score = multiply(s[i][j][e], args.softmax_scale);
+      ${walk.pair}
+      float p = exp2_approx(multiply_add(score, LOG2_E, minus_lse[i][e / 2]));
+%   if masked then
+      ${say("if (!(%s))", walk.predicate)}
+        p = 0.0f;
+%   end
+%   if masked or walk.factors then
+      const bool counts = __float_as_uint(p) != 0;
+      const float gradient = counts ? multiply(p, subtract(dp[i][j][e], d[i][e / 2])) : 0.0f;
+%   else
+      const float gradient = multiply(p, subtract(dp[i][j][e], d[i][e / 2]));
+%   end
+%   for _, read in ipairs(walk.reads) do
+      ${capture(add_pair, walk, read)}
+%   end
+    }
+  }
+}
+% end
+% local function visit(walk, masked, finish)
+%   local by_keys = walk.fixed == "k"
+wait_copies<0>();
+__syncthreads(); /* the tiles have arrived */
+%   if by_keys and gradients.names_position(walk, "q", masked) then
+const int q_first = tile * SIDE + shift;
+%   elseif not by_keys and gradients.names_position(walk, "k", masked) then
+const int k_first = tile * SIDE;
+%   end
+float minus_lse[SIDE / 32][2], d[SIDE / 32][2];
+load_statistics(minus_lse, d, at, ${by_keys and "tile" or "query_tile"} * SIDE + first_row, args.seqlen_q);
+float s[SIDE / 32][SIDE / 16][4] = {}, dp[SIDE / 32][SIDE / 16][4] = {};
+operand<DIM_QK>::add_product(s, shared + Q_TILE, shared + K_TILE);
+operand<DIM_V>::add_product(dp, shared + DOUT_TILE, shared + V_TILE);
+__syncthreads(); /* nobody reads the tiles any more */
+if (tile + 1 < ${finish})
+  ${by_keys and "load_queries" or "load_keys"}(args, at, shared, tile + 1);
+commit_copies();
+%   for _, read in ipairs(walk.reads) do
+${capture(begin_tile, walk, read)}
+%   end
+${capture(add_pairs, walk, masked)}
+%   for _, read in ipairs(walk.reads) do
+${capture(end_tile, walk, read)}
+%   end
+% end
+% local function position_of_fixed(walk, runs)
+%   local axis = walk.fixed
+%   local first, last = axis .. "_first", axis .. "_last"
+%   if walk.masked_names[axis] or text.mentions(runs.setup, first) or text.mentions(runs.setup, last) then
+const int ${first} = ${axis == "k" and "key_tile * SIDE" or "query_tile * SIDE + shift"};
+%   end
+%   if text.mentions(runs.setup, last) then
+const int ${last} = ${first} + SIDE - 1;
+%   end
+% end
+% for _, walk in ipairs(gradients.walks) do
+%   local by_keys, runs, columns = walk.fixed == "k", gradients.runs(walk), false
+%   local begin, finish = runs.runs[1].from, runs.runs[#runs.runs].to
+%   local tile, tiles = by_keys and "key_tile" or "query_tile", by_keys and "key_tiles" or "query_tiles"
+%   local masked = false
+%   for _, run in ipairs(runs.runs) do masked = masked or run.masked end
+%   walk.masked_names = { q = gradients.names_position(walk, "q", masked),
+%     k = gradients.names_position(walk, "k", masked) }
+%   for _, read in ipairs(walk.reads) do columns = columns or read.index or read.kind == "key" end
+%   local setup = runs.setup .. " " .. finish
+%   local names_q = walk.masked_names.q or text.mentions(setup, "q_first") or text.mentions(setup, "q_last")
+
+/* Grid: ${by_keys and "key" or "query"} tiles of a head, or fewer, x heads_q x batch, all in x. */
+extern "C" __global__ void __launch_bounds__(THREADS, ${walk.blocks_resident})
+${spec.name}_${walk.entry}(
+    const __grid_constant__ gradient_args args) {
+  extern __shared__ __align__(16) unsigned char tiles[];
+  const unsigned shared = (unsigned)__cvta_generic_to_shared(tiles);
+  const int any_head = blockIdx.x / args.${walk.blocks};
+  const int batch = any_head / args.heads_q, head = any_head - batch * args.heads_q;
+  const head_at at = find_head(args, batch, head);
+%   if by_keys or text.mentions(setup, "key_tiles") then
+  const int key_tiles = (args.seqlen_k + SIDE - 1) / SIDE;
+%   end
+%   if not by_keys or text.mentions(setup, "query_tiles") then
+  const int query_tiles = (args.seqlen_q + SIDE - 1) / SIDE;
+%   end
+%   if names_q or text.mentions(setup, "shift") then
+  /* Positions are on the key axis: the last query stands at the last key. */
+  const int shift = args.seqlen_k - args.seqlen_q;
+%   end
+  ${walk.uniforms}
+  /* Where the pairs of this lane begin in a tile. */
+  const int first_row = threadIdx.x / 32 % 2 * (SIDE / 2) + threadIdx.x % 32 / 4;
+%   if columns or walk.masked_names.k then
+  const int first_column = threadIdx.x / 64 * (SIDE / 2) + threadIdx.x % 4 * 2;
+%   end
+%   if spec.dim_qk % 16 ~= 0 then
+  operand<DIM_QK>::clear(tiles + Q_TILE);
+  operand<DIM_QK>::clear(tiles + K_TILE);
+%   end
+%   if spec.dim_v % 16 ~= 0 then
+  operand<DIM_V>::clear(tiles + DOUT_TILE);
+  operand<DIM_V>::clear(tiles + V_TILE);
+%   end
+%   for _, read in ipairs(walk.reads) do
+  ${capture(begin_block, read)}
+%   end
+
+  for (int ${tile} = blockIdx.x - any_head * args.${walk.blocks}; ${tile} < ${tiles};
+       ${tile} += args.${walk.blocks}) {
+    ${capture(position_of_fixed, walk, runs)}
+    ${runs.setup}
+    __syncthreads(); /* nobody reads the tiles of before any more */
+    ${by_keys and "load_keys" or "load_queries"}(args, at, shared, ${tile});
+    if (${begin} < ${finish})
+      ${by_keys and "load_queries" or "load_keys"}(args, at, shared, ${begin});
+    commit_copies();
+%   for _, read in ipairs(walk.reads) do
+    ${capture(begin_fixed, read)}
+%   end
+%   for _, run in ipairs(runs.runs) do
+
+#pragma unroll 1
+    for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+      ${capture(visit, walk, run.masked, finish)}
+    }
+%   end
+%   for _, read in ipairs(walk.reads) do
+    ${capture(end_fixed, read)}
+%   end
+  }
+%   for _, read in ipairs(walk.reads) do
+  ${capture(end_block, read)}
+%   end
+}
+% end
+% if #gradients.walks > 0 then
+
+} // namespace gradients
+% end
+% if score.sink then
+
+%   include "gpu_sink.cu.lua"
+% end
+
+% include "gpu_gradients_sums.cu.lua"

@@ -1,0 +1,122 @@
+% -- What a GPU plan of backward says of gradients of parameters: their parts, and their steps.
+% local params, score = require "params", require "score"
+% local gradients, mask = require "gpu_gradients", require "mask"
+% local sm90 = spec.target == "sm90"
+% if #gradients.reads > 0 then
+/* Blocks that share the tiles of a head. */
+static long long blocks_of_head(long long length, long long most) {
+  const long long tiles = (length + ${gradients.side - 1}) / ${gradients.side};
+  return tiles < most ? tiles : most;
+}
+
+% end
+/* Floats of what blocks leave; where parts begin, from `first` on, goes into args, if given. */
+static long long gradient_parts(const fa_problem *in, float *first, gradient_args *args) {
+  long long floats = 0;
+  const long long heads = in->batch * in->heads_q;
+% for _, walk in ipairs(gradients.walks) do
+  const long long ${walk.blocks} = blocks_of_head(in->seqlen_${walk.fixed}, ${walk.most_blocks});
+% end
+% local parts = {}
+% for _, read in ipairs(gradients.reads) do
+%   local count = gradients.copies(read, read.blocks)
+%   local length = string.format("in->params[%d].length", read.slot)
+%   if read.kind == "row" or read.kind == "key" then
+%     count = read.kind == "row" and "in->seqlen_q" or "in->seqlen_k"
+%   elseif read.length and read.per_head then
+%     count = string.format("%s * (%s / (in->heads_q > 0 ? in->heads_q : 1))", count, length)
+%   elseif read.length then
+%     count = count .. " * " .. length
+%   end
+%   parts[#parts + 1] = { "args->parts." .. read.name, count }
+% end
+% if score.sink then parts[#parts + 1] = { "args->dsink", "1" } end
+% for _, part in ipairs(parts) do
+  if (args)
+    ${part[1]} = first ? first + floats : 0;
+  floats += ${part[2] == "1" and "heads" or "heads * " .. part[2]};
+% end
+  return floats;
+}
+% local searched
+% for _, walk in ipairs(gradients.walks) do searched = searched or walk.searched and walk end
+% if searched then
+
+static long long bounds_bytes(const fa_problem *in) {
+  const long long tiles = (in->seqlen_k + ${gradients.side - 1}) / ${gradients.side};
+  return in->batch * tiles * (long long)sizeof(tile_bounds);
+}
+
+static const tile_bounds *add_gradient_search(fa_plan *out, const fa_problem *in) {
+  const long long fixed = ${gradients.side}, walked = ${gradients.side};
+  tile_bounds *searched = add_part(out, in, "tile bounds of gradients", bounds_bytes(in));
+% include "gpu_search_steps.c.lua"
+  return searched;
+}
+% end
+% if sm90 then
+
+/* Of all that is added to the workspace here, rounded up. */
+static long long gradient_bytes(const fa_problem *in) {
+  return 4 * gradient_parts(in, 0, 0)${searched and " + bounds_bytes(in)" or ""} + 2 * 256;
+}
+% end
+
+/* One step, of the arguments that all of them share. */
+static void add_gradient_step(fa_plan *out, const gradient_args *args, const char *entry,
+                              long long blocks, unsigned threads, unsigned shared_bytes) {
+% if sm90 then
+  fa_step *step = add_step(out, entry, blocks, (int)threads, sizeof(gradient_args));
+  step->shared_bytes = shared_bytes;
+% else
+  add_step(out, entry, blocks, shared_bytes, sizeof(gradient_args));
+  fa_step *step = &out->steps[out->num_steps - 1];
+  step->block[0] = threads;
+% end
+  *(gradient_args *)step->args = *args;
+}
+
+/* The last steps of backward, empty where no gradient is wanted. d: of the preprocess. */
+static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *d) {
+  gradient_args args;
+  args.batch = (int)in->batch;
+  args.heads_q = (int)in->heads_q;
+  args.seqlen_q = (int)in->seqlen_q;
+  args.seqlen_k = (int)in->seqlen_k;
+  set_parameters(&args.p, in);
+  args.lse = in->lse;
+  args.d = d;
+  float *parts = add_part(out, in, "parts of gradients", gradient_parts(in, 0, 0) * 4);
+  gradient_parts(in, parts, &args);
+% if #gradients.reads > 0 then
+  set_tensor(&args.q, &in->q);
+  set_tensor(&args.k, &in->k);
+  set_tensor(&args.v, &in->v);
+  set_tensor(&args.dout, &in->dout);
+  args.softmax_scale = in->softmax_scale;
+% end
+  long long elements = 0; /* of the longest gradient that is wanted */
+% for _, slot in ipairs(score.graded) do
+%   local field = params.slots[slot + 1].field
+  args.gradients.${field} = in->params[${slot}].grad;
+  if (args.gradients.${field} && elements < ${gradients.elements(slot, "args.")})
+    elements = ${gradients.elements(slot, "args.")};
+% end
+  const long long heads = elements > 0 ? in->batch * in->heads_q : 0;
+% for _, walk in ipairs(gradients.walks) do
+  args.${walk.blocks} = (int)blocks_of_head(in->seqlen_${walk.fixed}, ${walk.most_blocks});
+%   if walk.searched then
+  args.searched = add_gradient_search(out, in);
+%   end
+  add_gradient_step(
+      out, &args, "${spec.name}_${walk.entry}",
+      heads * args.${walk.blocks}, ${32 * gradients.warps}, ${walk.shared_bytes});
+% end
+% if score.sink then
+  add_gradient_step(
+      out, &args, "${spec.name}_sink", heads, 128, 0);
+% end
+  add_gradient_step(
+      out, &args, "${spec.name}_gradients",
+      (elements + 31) / 32, 256, 0);
+}
