@@ -12,8 +12,12 @@
 
 /* In 64 bits, which no sum of positions and parameters leaves. */
 namespace wide {
+% if called "min" or called "within" or called "range_of" then
 DEVICE long long min(long long a, long long b) { return a < b ? a : b; }
+% end
+% if called "max" or called "within" then
 DEVICE long long max(long long a, long long b) { return a > b ? a : b; }
+% end
 % if called "floor_div" or called "floor_mod" then
 DEVICE long long floor_div(long long a, long long b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
