@@ -106,7 +106,8 @@ static fa_status cpu_resolve(fa_spec *spec, const fa_context *context) {
 static fa_status find_entries(fa_kernel *kernel) {
   fa_plan plan;
   cpu_code *code = kernel->device_code;
-  kernel_plan_smallest(kernel, &plan);
+  fa_status status = kernel_plan_smallest(kernel, &plan);
+  if (status) return status;
   for (int i = 0; i < plan.num_steps; ++i) {
     cpu_entry *entry = &code->entries[code->num_entries++];
     entry->name = plan.steps[i].entry;

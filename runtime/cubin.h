@@ -4,7 +4,7 @@
 
 #include "fagen.h"
 
-enum { CUBIN_ENTRIES = 8, CUBIN_NAME = FA_NAME_MAX + 32 };
+enum { CUBIN_ENTRIES = 12, CUBIN_NAME = FA_NAME_MAX + 32 };
 
 typedef struct cubin_entry {
   char name[CUBIN_NAME];

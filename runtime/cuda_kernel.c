@@ -93,7 +93,8 @@ static fa_status describe(fa_kernel *kernel, const cubin *binary) {
     if (entry->spill_bytes > info->spill_bytes) info->spill_bytes = entry->spill_bytes;
     if (entry->shared_bytes > info->shared_bytes) info->shared_bytes = entry->shared_bytes;
   }
-  kernel_plan_smallest(kernel, &plan);
+  fa_status status = kernel_plan_smallest(kernel, &plan);
+  if (status) return status;
   for (int i = 0; i < plan.num_steps; ++i) {
     const fa_step *step = &plan.steps[i];
     const cubin_entry *entry = find_entry(binary, step->entry);

@@ -28,7 +28,13 @@ fa_status kernel_compile_plan(fa_kernel *kernel, const jit_unit *units, size_t c
   return fail(FA_COMPILE, "%s: no such function in the launch plan", plan_name);
 }
 
-void kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out) {
+/* A plan cannot refuse, and plans as many steps for every problem: what there is no room for goes into
+   the spare ones once, and is told. */
+fa_status kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out) {
+  struct {
+    fa_plan plan;
+    fa_step spare[FA_PLAN_MAX_STEPS];
+  } room;
   fa_plan_param params[PARAMS_MAX];
   for (int i = 0; i < PARAMS_MAX; ++i)
     params[i] = (fa_plan_param){.value = 1, .length = kernel->spec.group}; /* 1 for each head */
@@ -40,7 +46,14 @@ void kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out) {
                            .softmax_scale = 1,
                            .processors = 1,
                            .params = params};
-  kernel->plan(&ones, out);
+  kernel->plan(&ones, &room.plan);
+  if (room.plan.num_steps > FA_PLAN_MAX_STEPS || room.plan.num_parts > FA_PLAN_MAX_PARTS)
+    return fail(FA_TEMPLATE,
+                "%s: a plan of %d steps and %d parts of the workspace; at most %d and %d",
+                kernel->name, room.plan.num_steps, room.plan.num_parts, FA_PLAN_MAX_STEPS,
+                FA_PLAN_MAX_PARTS);
+  *out = room.plan;
+  return FA_OK;
 }
 
 static void tell_built(const fa_kernel *kernel) {

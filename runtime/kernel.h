@@ -28,8 +28,9 @@ void kernel_free(fa_kernel *kernel);
    symbols can be looked up until jit_seal(kernel->code), which the caller owes. */
 fa_status kernel_compile_plan(fa_kernel *kernel, const jit_unit *units, size_t count);
 
-/* The plan of the smallest problem: which entries there are and what they use. */
-void kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out);
+/* The plan of the smallest problem: which entries there are and what they use. FA_TEMPLATE: the
+   templates plan more than a plan has room for; then the kernel must not be launched. */
+fa_status kernel_plan_smallest(const fa_kernel *kernel, fa_plan *out);
 
 /* Resolves what a spec leaves to the context: canonical form, target and arch named. */
 fa_status kernel_resolve(fa_spec *out, const fa_context *context, const fa_spec *spec);

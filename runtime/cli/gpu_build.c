@@ -23,6 +23,7 @@ void gpu_tools_close(cuda_tools *tools) {
 fa_status gpu_plan_compile(gpu_plan *out, const fa_spec *spec, const char *launch_source,
                            int processors, long long l2_bytes) {
   char file_name[FA_NAME_MAX + 16];
+  fa_plan smallest;
   *out = (gpu_plan){.device = {.processors = processors, .l2_bytes = l2_bytes}};
   out->kernel.context = &out->device;
   out->kernel.spec = *spec;
@@ -32,7 +33,10 @@ fa_status gpu_plan_compile(gpu_plan *out, const fa_spec *spec, const char *launc
   const render_text text = {.text = (char *)launch_source};
   const jit_unit unit = {file_name, &text};
   status = kernel_compile_plan(&out->kernel, &unit, 1);
-  if (!status) jit_seal(out->kernel.code);
+  if (status) return status;
+  jit_seal(out->kernel.code);
+  status = kernel_plan_smallest(&out->kernel, &smallest);
+  if (status) gpu_plan_free(out);
   return status;
 }
 

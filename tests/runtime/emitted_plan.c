@@ -7,10 +7,12 @@
 
 void emitted_plan_compile(fa_kernel *out, const fa_spec *canonical, const render_result *text) {
   const jit_unit unit = {"launch.c", &text->launch};
+  fa_plan smallest;
   *out = (fa_kernel){.spec = *canonical};
   snprintf(out->name, sizeof out->name, "%s", text->name);
   expect_ok(kernel_compile_plan(out, &unit, 1));
   jit_seal(out->code);
+  expect_ok(kernel_plan_smallest(out, &smallest));
 }
 
 fa_problem emitted_plan_problem(const fa_spec *canonical, long long batch, long long heads_kv,

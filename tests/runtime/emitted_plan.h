@@ -5,7 +5,8 @@
 #include "gen/render.h"
 #include "runtime/kernel.h"
 
-/* Compiles the launch of a rendered spec: out->plan may be called. Free out->code with jit_free. */
+/* Compiles the launch of a rendered spec: out->plan may be called, and does not plan too much. Free
+   out->code with jit_free. */
 void emitted_plan_compile(fa_kernel *out, const fa_spec *canonical, const render_result *text);
 
 /* A dense problem on an H200, as many queries as keys. Its addresses are none: plans only pass them

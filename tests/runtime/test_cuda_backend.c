@@ -143,6 +143,17 @@ static void an_entry_that_is_not_there_is_told(void **state) {
   assert_int_equal(fake.module_loads, loads);
 }
 
+static void a_plan_beyond_its_room_is_told(void **state) {
+  (void)state;
+  fa_spec spec = FA_SPEC_INIT;
+  const fa_kernel *kernel;
+  char words[64];
+  snprintf(words, sizeof words, "plan of %d steps|at most %d", FA_PLAN_MAX_STEPS + 1,
+           FA_PLAN_MAX_STEPS);
+  expect_ok(fa_spec_parse(&spec, "fwd sm80 f16 d64 probe_steps"));
+  expect_refused(fa_get_kernel(&kernel, context, &spec), FA_TEMPLATE, words);
+}
+
 static void specs_of_other_devices_are_refused(void **state) {
   (void)state;
   static const char *const words[] = {"fwd cpu bf16 d64", "fwd sm80 cc100 bf16 d64"};
@@ -251,6 +262,7 @@ int main(void) {
       ON_DEVICE(code_that_the_driver_refuses_is_told),
       ON_DEVICE(an_nvrtc_newer_than_the_driver_is_told),
       ON_DEVICE(an_entry_that_is_not_there_is_told),
+      ON_DEVICE(a_plan_beyond_its_room_is_told),
       ON_DEVICE(specs_of_other_devices_are_refused),
       ON_DEVICE(everything_is_given_back),
       ON_DEVICE(threads_that_ask_for_one_kernel_load_it_once),

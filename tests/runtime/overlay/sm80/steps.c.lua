@@ -43,6 +43,10 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   step->shared_bytes = (unsigned)in->batch * 1024;
   a->shared_bytes = step->shared_bytes;
 %   end
+%   if probe.steps then
+  while (out->num_steps <= FA_PLAN_MAX_STEPS)
+    add_step(out, in, "${spec.name}_main", &in->q, &in->o);
+%   end
 %   if probe.grid then
   step->grid[1] = 65536;
 %   end

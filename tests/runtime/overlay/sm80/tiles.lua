@@ -3,7 +3,8 @@ local probe = {}
 for _, name in ipairs(spec.variants) do probe[name:gsub("^probe_", "")] = true end
 
 -- What a spec does not switch on is nil otherwise, and an unknown name an error.
-for _, name in ipairs { "spill", "error", "missing", "grid", "shared", "cluster", "map" } do
+for _, name in ipairs { "spill", "error", "missing", "grid", "shared", "cluster", "map",
+  "steps" } do
   probe[name] = probe[name] or false
 end
 
