@@ -426,11 +426,11 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 %   if walk.heads_inside and by_head then
     if (++head == (at_keys.head_kv + 1) * GROUP) {
       head = at_keys.head_kv * GROUP;
-      tile = ${walk.next_tile};
+      tile = ${walk.before "tile"};
     }
 %   elseif walk.heads_inside then
     if (left % GROUP == 1) /* all heads have had it */
-      tile = ${walk.next_tile};
+      tile = ${walk.before "tile"};
 %   elseif by_head then
     if (++tile == ${walk.finish}) {
       tile = ${walk.begin};
@@ -445,9 +445,8 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 %   for i, run in ipairs(walk.runs) do
 %     if walk.from_end then
 %       run = walk.runs[#walk.runs + 1 - i]
-%       local step = run.masked and "tile = " .. walk.next_tile or "--tile"
-  for (int tile = ${run.to} - 1; tile >= ${run.from};
-       ${step}) {
+  for (int tile = ${walk.before(run.to)}; tile >= ${run.from};
+       tile = ${walk.before "tile"}) {
 %     else
   for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
 %     end

@@ -40,9 +40,10 @@ walk.each_tile = string.format("for (int tile = %s; tile < %s; ++tile) {", walk.
 if walk.from_end then
   walk.setup = walk.setup .. "\nconst int gap_begin = found.gap_begin, gap_end = found.gap_end;"
   walk.count = "max(tile_end - tile_begin - (gap_end - gap_begin), 0)"
-  walk.next_tile = "tile == gap_end ? gap_begin - 1 : tile - 1" -- the gap has at most one end of 0
+  -- Without a gap both of its ends are 0. A run of tiles may begin or end with it.
+  walk.before = function(tile) return string.format("(%s == gap_end ? gap_begin : %s) - 1", tile, tile) end
   walk.each_tile = "for (int tile = tile_end - 1; tile >= tile_begin;\n     tile = "
-      .. walk.next_tile .. ")"
+      .. walk.before "tile" .. ")"
   local heads = "int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head"
   walk.each_tile = walk.heads_inside and walk.each_tile .. "\n  for (" .. heads .. ") {"
       or walk.each_tile .. " {"
