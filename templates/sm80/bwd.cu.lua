@@ -19,6 +19,7 @@
 %                          names = places.of, all_heads = true,
 %                          searched = mask.searched "q"
 %                            and "a.searched[batch * a.key_tiles.number + key_tile]" }
+% local seen = mask.searched "q" and text.names_with(position, { eager = true }) or position
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
 % include "sm80/prelude.cu.lua"
 
@@ -238,7 +239,7 @@ ${score.lines(position, factor and "derivative")}
 s[i][j][e] = multiply_add(s[i][j][e], a.exponent_scale, minus_lse[i][e / 2]);
 s[i][j][e] = exp2_approx(minimum(s[i][j][e], 0.0f)); /* rounding takes no P above 1 */
 %   if masked then
-${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
+${text.wrap("if (!(" .. mask.predicate(seen) .. "))")}
   s[i][j][e] = 0.0f;
 %   end
 % end

@@ -10,7 +10,12 @@
 % local walk = mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last",
 %                          tile = tiles.keys, tiles = "a.key_tiles", length = "a.seqlen_k",
 %                          integer = "int", cut = true, names = places.of, searched = searched }
+% local seen = searched and text.names_with(position, { eager = true }) or position
 % local begin, finish = walk.runs[1].from, walk.runs[#walk.runs].to
+% -- A tile, or the one after the gap that it begins: without a gap both ends are 0.
+% local function beyond_gap(tile)
+%   return searched and string.format("%s == gap_begin ? gap_end : %s", tile, tile) or tile
+% end
 % local positions = not mask.trivial or score.needs_positions
 % local two = tiles.stages == 2
 % local odd = tiles.chunks_v % 2 == 1
@@ -195,7 +200,7 @@ for (int j = 0; j < ${keys} / 8; ++j) { /* keys outside: few positions are alive
       ${score.lines(position)}
 %   end
 %   if masked then
-      ${text.wrap("if (!(" .. mask.predicate(position) .. "))")}
+      ${text.wrap("if (!(" .. mask.predicate(seen) .. "))")}
         s[i][j][e] = MINUS_INFINITY;
 %   end
     }
@@ -214,8 +219,8 @@ float s[ROW_TILES][${keys} / 8][4] = {};
 multiply_nt(s, Q_TILE, q_lane, K_TILES, ${lane "k"});
 %   if two and not masked then
 if (tile + 1 < ${finish}) {
-  start_k(a, memory, head, tile + 1);
-  start_v(a, memory, head, tile + 1);
+  start_k(a, memory, head, ${beyond_gap "tile + 1"});
+  start_v(a, memory, head, ${beyond_gap "tile + 1"});
 }
 commit_copies();
 %   end
@@ -223,7 +228,7 @@ commit_copies();
 wait_copies<0>();
 __syncthreads(); /* V has arrived, and nobody reads K any more */
 if (tile + 1 < ${finish})
-  start_k(a, memory, head, tile + 1);
+  start_k(a, memory, head, ${beyond_gap "tile + 1"});
 commit_copies();
 %   end
 %   if masked or not score.identity then
@@ -252,8 +257,8 @@ commit_copies();
 
 %   if two and masked then
 if (tile + 1 < ${finish}) {
-  start_k(a, memory, head, tile + 1);
-  start_v(a, memory, head, tile + 1);
+  start_k(a, memory, head, ${beyond_gap "tile + 1"});
+  start_v(a, memory, head, ${beyond_gap "tile + 1"});
 }
 commit_copies();
 %   end
@@ -271,7 +276,7 @@ for (int first = 0; first < KEYS; first += PART) {
 %     if not two then
 __syncthreads(); /* nobody reads K any more */
 if (tile + 1 < ${finish})
-  start_k(a, memory, head, tile + 1);
+  start_k(a, memory, head, ${beyond_gap "tile + 1"});
 commit_copies();
 %     end
 %   end
@@ -304,6 +309,15 @@ ${spec.name}_main(const __grid_constant__ forward_args a) {
   const int q_last = min(q_first + QUERIES, a.seqlen_k) - 1;
 % end
   ${walk.setup}
+% if searched then
+%   if two then
+  /* Of an even length: tiles use the two buffers in turns. */
+  const int gap_begin = found.gap_begin, gap = (found.gap_end - found.gap_begin) / 2 * 2;
+  const int gap_end = gap_begin + gap;
+%   else
+  const int gap_begin = found.gap_begin, gap_end = found.gap_end;
+%   end
+% end
 
 % if tiles.zero_fill then
   clear_${tiles.q.shape}(memory + Q_TILE);
@@ -336,7 +350,12 @@ ${spec.name}_main(const __grid_constant__ forward_args a) {
 % for _, run in ipairs(walk.runs) do
 
 #pragma unroll 1
+%   if searched then
+  for (int tile = ${beyond_gap(run.from)}; tile < ${run.to};
+       tile = ${beyond_gap "tile + 1"}) {
+%   else
   for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+%   end
     ${capture(visit, run.masked)}
   }
 % end
