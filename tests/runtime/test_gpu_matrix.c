@@ -66,13 +66,12 @@ static const char *const variants[] = {
     "fwd,bwd sm90 bf16 d128 document prefix_lm",
     "bwd sm90 f16 d256 dilated alibi",
     "bwd sm90 bf16 d256 document",
-    "bwd sm80 bf16 d64,128,256 cc80,86 bias",
+    "bwd sm80 bf16 d64,128 bias",
     "bwd sm80 f16 d72 gqa2 causal det document bias sink",
-    "bwd sm90 bf16 d64,128,256 causal bias",
-    "bwd sm90 f16 d72 gqa2 det document bias sink",
-    "bwd sm80,sm90 bf16 d64 gqa2 causal tables",
     "bwd sm80 f16 d256 cc86 tables",
-    "bwd sm90 f16 d40 v24 steps gated",
+    "bwd sm90 bf16 d64,128 causal bias",
+    "bwd sm90 f16 d72 gqa2 det document bias sink",
+    "bwd sm90 bf16 d256 steps",
 };
 
 /* The most bytes of spill stores of an entry. */
