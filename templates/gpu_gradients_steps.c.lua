@@ -49,7 +49,7 @@ static long long bounds_bytes(const fa_problem *in) {
 
 static const tile_bounds *add_gradient_search(fa_plan *out, const fa_problem *in) {
   const long long fixed = ${gradients.side}, walked = ${gradients.side};
-  tile_bounds *searched = add_part(out, in, "tile bounds of gradients", bounds_bytes(in));
+  tile_bounds *searched = add_part(out, in, "gradient bounds", bounds_bytes(in));
 % include "gpu_search_steps.c.lua"
   return searched;
 }

@@ -218,6 +218,7 @@ size_t drawn_as_arguments(fa_param *out, const drawn_params *drawn) {
   for (int slot = 0; slot < drawn->count; ++slot) {
     const drawn_param *param = &drawn->items[slot];
     out[slot] = (fa_param){.name = param->name};
+    if (param->declared->grad) out[slot].grad = (float *)param->values; /* wanted; never written */
     if (!param_is_table(param->declared)) {
       out[slot].value = param->values[0];
       continue;

@@ -71,7 +71,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   ${text.wrap("const long long " .. gradients.floats(slot) .. ";")}
 %     end
   ${text.wrap("const long long gradient_floats = " .. gradients.all_floats .. ";")}
-  float *gradients = add_part(out, in, "gradients of parameters", gradient_floats * 4);
+  float *gradients = add_part(out, in, "parts of gradients", gradient_floats * 4);
 %     local before = "gradients"
 %     for _, slot in ipairs(graded) do
 %       local field = params.slots[slot + 1].field

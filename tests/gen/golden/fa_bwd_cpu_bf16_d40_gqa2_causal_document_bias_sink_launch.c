@@ -214,7 +214,7 @@ void fa_bwd_cpu_bf16_d40_gqa2_causal_document_bias_sink_plan(const fa_problem *i
   const long long sink_logit_floats = 0;
   const long long gradient_floats = bias_table_floats + sink_logit_floats + in->batch
       * in->heads_q;
-  float *gradients = add_part(out, in, "gradients of parameters", gradient_floats * 4);
+  float *gradients = add_part(out, in, "parts of gradients", gradient_floats * 4);
   parts.bias_table = gradients;
   parts.sink_logit = parts.bias_table + bias_table_floats;
   float *dsink = parts.sink_logit + sink_logit_floats;
