@@ -91,6 +91,15 @@ static const mutation mutations[] = {
      "bwd sm80 bf16 d64 gqa2"},
     {"preprocess: columns left out", "sm80/preprocess.cu.lua", "chunk < DIM_V / 8",
      "chunk < DIM_V / 8 - 1", "pre sm80 f16 d64"},
+    {"gradients: a column of diagonals left out", "gpu_gradients_kinds.cu.lua",
+     "if (row + distance >= 0 &&", "if (row + distance > 0 &&", "bwd cpu f32 d64 bias"},
+    {"gradients: what is past the end of a table left out", "gpu_gradients_kinds.cu.lua",
+     "else if (element >= length - 1)", "else if (element == length - 1)", "bwd cpu f32 d64 bias"},
+    {"gradients: one warp's share of rows for two", "gpu_gradients_kinds.cu.lua",
+     "sums.of_warps[threadIdx.x / 64][first_row", "sums.of_warps[0][first_row",
+     "bwd cpu f32 d64 tables"},
+    {"gradients: a part left out", "gpu_gradients_sums.cu.lua", "long long part = warp; part",
+     "long long part = warp + (warp == 0); part", "bwd cpu f32 d64 tables"},
 };
 
 static overlay folder;
@@ -121,10 +130,11 @@ static int remove_folder(void **state) {
   return support_end(state);
 }
 
-/* Whether the file is the target's, or of all targets. The modules behind variants are tried on
-   cpu. */
+/* Whether the file is the target's, or of all GPU targets, or of all. The modules behind variants are
+   tried on cpu. */
 static int applies(const mutation *m) {
   char target[FA_NAME_MAX];
+  if (!strncmp(m->file, "gpu_", 4)) return on_gpu();
   if (!strchr(m->file, '/')) return !on_gpu();
   target_words(target, "cpu/");
   return !strncmp(m->file, target, strlen(target)) || !strncmp(m->file, "variants/", 9);
