@@ -119,7 +119,7 @@ for (int i = 0; i < SIDE / 32; ++i) {
   }
 }
 % end
-% local function visit(walk, masked, finish)
+% local function visit(walk, masked)
 %   local by_keys = walk.fixed == "k"
 wait_copies<0>();
 __syncthreads(); /* the tiles have arrived */
@@ -134,7 +134,7 @@ float s[SIDE / 32][SIDE / 16][4] = {}, dp[SIDE / 32][SIDE / 16][4] = {};
 operand<DIM_QK>::add_product(s, shared + Q_TILE, shared + K_TILE);
 operand<DIM_V>::add_product(dp, shared + DOUT_TILE, shared + V_TILE);
 __syncthreads(); /* nobody reads the tiles any more */
-if (tile + 1 < ${finish})
+if (tile + 1 < ${walk.finish})
   ${by_keys and "load_queries" or "load_keys"}(args, at, shared, tile + 1);
 commit_copies();
 %   for _, read in ipairs(walk.reads) do
@@ -145,27 +145,29 @@ ${capture(add_pairs, walk, masked)}
 ${capture(end_tile, walk, read)}
 %   end
 % end
-% local function position_of_fixed(walk, runs)
+% local function position_of_fixed(walk)
 %   local axis = walk.fixed
 %   local first, last = axis .. "_first", axis .. "_last"
-%   if walk.masked_names[axis] or text.mentions(runs.setup, first) or text.mentions(runs.setup, last) then
+%   local names_last = gradients.setup_mentions(walk, last)
+%   local names = gradients.names_position(walk, axis, walk.masked) or gradients.setup_mentions(walk, first)
+%   if names or names_last then
 const int ${first} = ${axis == "k" and "key_tile * SIDE" or "query_tile * SIDE + shift"};
 %   end
-%   if text.mentions(runs.setup, last) then
+%   if names_last then
 const int ${last} = ${first} + SIDE - 1;
 %   end
 % end
+% local function names_shift(walk)
+%   for _, name in ipairs { "shift", "q_first", "q_last" } do
+%     if gradients.setup_mentions(walk, name) then return true end
+%   end
+%   return gradients.names_position(walk, "q", walk.masked)
+% end
 % for _, walk in ipairs(gradients.walks) do
-%   local by_keys, runs, columns = walk.fixed == "k", gradients.runs(walk), false
-%   local begin, finish = runs.runs[1].from, runs.runs[#runs.runs].to
+%   local by_keys, begin, finish = walk.fixed == "k", walk.begin, walk.finish
 %   local tile, tiles = by_keys and "key_tile" or "query_tile", by_keys and "key_tiles" or "query_tiles"
-%   local masked = false
-%   for _, run in ipairs(runs.runs) do masked = masked or run.masked end
-%   walk.masked_names = { q = gradients.names_position(walk, "q", masked),
-%     k = gradients.names_position(walk, "k", masked) }
+%   local columns = gradients.names_position(walk, "k", walk.masked)
 %   for _, read in ipairs(walk.reads) do columns = columns or read.index or read.kind == "key" end
-%   local setup = runs.setup .. " " .. finish
-%   local names_q = walk.masked_names.q or text.mentions(setup, "q_first") or text.mentions(setup, "q_last")
 
 /* Grid: ${by_keys and "key" or "query"} tiles of a head, or fewer, x heads_q x batch, all in x. */
 extern "C" __global__ void __launch_bounds__(THREADS, ${walk.blocks_resident})
@@ -176,20 +178,22 @@ ${spec.name}_${walk.entry}(
   const int any_head = blockIdx.x / args.${walk.blocks};
   const int batch = any_head / args.heads_q, head = any_head - batch * args.heads_q;
   const head_at at = find_head(args, batch, head);
-%   if by_keys or text.mentions(setup, "key_tiles") then
+%   if by_keys or gradients.setup_mentions(walk, "key_tiles") then
   const int key_tiles = (args.seqlen_k + SIDE - 1) / SIDE;
 %   end
-%   if not by_keys or text.mentions(setup, "query_tiles") then
+%   if not by_keys or gradients.setup_mentions(walk, "query_tiles") then
   const int query_tiles = (args.seqlen_q + SIDE - 1) / SIDE;
 %   end
-%   if names_q or text.mentions(setup, "shift") then
+%   if names_shift(walk) then
+
   /* Positions are on the key axis: the last query stands at the last key. */
   const int shift = args.seqlen_k - args.seqlen_q;
 %   end
   ${walk.uniforms}
+
   /* Where the pairs of this lane begin in a tile. */
   const int first_row = threadIdx.x / 32 % 2 * (SIDE / 2) + threadIdx.x % 32 / 4;
-%   if columns or walk.masked_names.k then
+%   if columns then
   const int first_column = threadIdx.x / 64 * (SIDE / 2) + threadIdx.x % 4 * 2;
 %   end
 %   if spec.dim_qk % 16 ~= 0 then
@@ -206,8 +210,8 @@ ${spec.name}_${walk.entry}(
 
   for (int ${tile} = blockIdx.x - any_head * args.${walk.blocks}; ${tile} < ${tiles};
        ${tile} += args.${walk.blocks}) {
-    ${capture(position_of_fixed, walk, runs)}
-    ${runs.setup}
+    ${capture(position_of_fixed, walk)}
+    ${walk.runs.setup}
     __syncthreads(); /* nobody reads the tiles of before any more */
     ${by_keys and "load_keys" or "load_queries"}(args, at, shared, ${tile});
     if (${begin} < ${finish})
@@ -216,11 +220,11 @@ ${spec.name}_${walk.entry}(
 %   for _, read in ipairs(walk.reads) do
     ${capture(begin_fixed, read)}
 %   end
-%   for _, run in ipairs(runs.runs) do
+%   for _, run in ipairs(walk.runs.runs) do
 
 #pragma unroll 1
     for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
-      ${capture(visit, walk, run.masked, finish)}
+      ${capture(visit, walk, run.masked)}
     }
 %   end
 %   for _, read in ipairs(walk.reads) do

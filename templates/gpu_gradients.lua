@@ -135,9 +135,8 @@ for _, walk in ipairs(walks) do
   most_kept = math.max(most_kept, walk.kept)
 end
 
--- What a block may have, but for what the sums of a block take.
-local most_bytes = ({ [80] = 162, [90] = 226, [100] = 226 })[spec.arch] or 98
-most_bytes = 1024 * most_bytes
+-- What a block may have, but for the few bytes of its sums.
+local most_bytes = 1024 * (({ [80] = 162, [90] = 226, [100] = 226 })[spec.arch] or 98)
 
 local function fits(side) return tile_bytes(side) + most_kept * pair_bytes(side) <= most_bytes end
 
@@ -151,12 +150,27 @@ end
 for _, walk in ipairs(walks) do
   walk.shared_bytes = tile_bytes(gradients.side) + walk.kept * pair_bytes(gradients.side)
   walk.blocks_resident = math.min(3, most_bytes // walk.shared_bytes) -- of 168 registers a thread
-  -- A part has as many elements as the gradient, of all heads or of one: few blocks share a head, so
-  -- that parts do not grow with the sequence.
-  walk.most_blocks = 64
+end
+
+-- Blocks that share the tiles of a head, at most: a block's part of a table has as many elements as the
+-- head's table, or all of them for each warp. So few keep parts from growing with the sequence.
+gradients.most_blocks, gradients.few_blocks = 64, 16
+
+-- Elements that a block of a walk leaves in parts of tables, as C of a plan.
+function gradients.part_length(walk)
+  local lengths = {}
   for _, read in ipairs(walk.reads) do
-    if read.per_warp then walk.most_blocks = 16 end
+    if read.length then
+      lengths[#lengths + 1] = (read.per_warp and warps .. " * " or "") .. gradients.row_length(read)
+    end
   end
+  return lengths[1] and table.concat(lengths, " + ") or "0"
+end
+
+-- Elements of a table, or of the row of it that a head has, as C of a plan.
+function gradients.row_length(read)
+  local length = string.format("in->params[%d].length", read.slot)
+  return read.per_head and "(" .. length .. " / (in->heads_q > 0 ? in->heads_q : 1))" or length
 end
 
 -- How many elements the gradient of a slot has, as C; args: what stands before lengths.
@@ -211,7 +225,25 @@ local function write(walk)
   walk.pair = table.concat(lines, "\n")
 end
 
-for _, walk in ipairs(walks) do write(walk) end
+-- The tiles that a walk visits, as mask.runs gives them.
+local function runs_of(walk)
+  local names = gradients.names
+  if walk.fixed == "q" then
+    return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last", tile = gradients.side,
+      tiles = "key_tiles", length = "args.seqlen_k", integer = "int", cut = true, names = names }
+  end
+  return mask.runs { walked = "q", fixed = "k", first = "k_first", last = "k_last", tile = gradients.side,
+    tiles = "query_tiles", length = "args.seqlen_q", shift = "shift", integer = "int",
+    inside = "k_last < args.seqlen_k", names = names,
+    searched = walk.searched and "args.searched[batch * key_tiles + key_tile]" }
+end
+
+for _, walk in ipairs(walks) do
+  write(walk)
+  walk.runs = runs_of(walk)
+  walk.begin, walk.finish = walk.runs.runs[1].from, walk.runs.runs[#walk.runs.runs].to
+  for _, run in ipairs(walk.runs.runs) do walk.masked = walk.masked or run.masked end
+end
 
 -- What a pair adds to the gradient of a read, as C, of what it adds to that of its score.
 function gradients.value(walk, read)
@@ -243,17 +275,9 @@ function gradients.names_position(walk, axis, masked)
   return text.mentions(walk.pair .. (masked and walk.predicate or ""), axis .. "_position")
 end
 
--- The tiles that a walk visits.
-function gradients.runs(walk)
-  local names = gradients.names
-  if walk.fixed == "q" then
-    return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last", tile = gradients.side,
-      tiles = "key_tiles", length = "args.seqlen_k", integer = "int", cut = true, names = names }
-  end
-  return mask.runs { walked = "q", fixed = "k", first = "k_first", last = "k_last", tile = gradients.side,
-    tiles = "query_tiles", length = "args.seqlen_q", shift = "shift", integer = "int",
-    inside = "k_last < args.seqlen_k", names = names,
-    searched = walk.searched and "args.searched[batch * key_tiles + key_tile]" }
+-- Whether lines before the tiles name a variable, such as "q_last"; they end with the bound of the tiles.
+function gradients.setup_mentions(walk, name)
+  return text.mentions(walk.runs.setup .. " " .. walk.finish, name)
 end
 
 return gradients

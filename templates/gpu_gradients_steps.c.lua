@@ -3,30 +3,34 @@
 % local gradients, mask = require "gpu_gradients", require "mask"
 % local sm90 = spec.target == "sm90"
 % if #gradients.reads > 0 then
-/* Blocks that share the tiles of a head. */
-static long long blocks_of_head(long long length, long long most) {
+/* Blocks that share the tiles of a head: fewer where each leaves much. */
+static long long blocks_of_head(long long length, long long part_length) {
   const long long tiles = (length + ${gradients.side - 1}) / ${gradients.side};
+  long long most = ${gradients.most_blocks};
+  while (most > ${gradients.few_blocks} && most * part_length > ${gradients.most_blocks * 4096})
+    most /= 2;
   return tiles < most ? tiles : most;
 }
 
 % end
-/* Floats of what blocks leave; where parts begin, from `first` on, goes into args, if given. */
+/* Floats of what blocks leave. How many blocks there are, and where each part begins, from `first`
+   on, goes into args, if given. */
 static long long gradient_parts(const fa_problem *in, float *first, gradient_args *args) {
   long long floats = 0;
   const long long heads = in->batch * in->heads_q;
 % for _, walk in ipairs(gradients.walks) do
-  const long long ${walk.blocks} = blocks_of_head(in->seqlen_${walk.fixed}, ${walk.most_blocks});
+  const long long ${walk.blocks} = blocks_of_head(
+      in->seqlen_${walk.fixed}, ${gradients.part_length(walk)});
+  if (args)
+    args->${walk.blocks} = (int)${walk.blocks};
 % end
 % local parts = {}
 % for _, read in ipairs(gradients.reads) do
 %   local count = gradients.copies(read, read.blocks)
-%   local length = string.format("in->params[%d].length", read.slot)
 %   if read.kind == "row" or read.kind == "key" then
 %     count = read.kind == "row" and "in->seqlen_q" or "in->seqlen_k"
-%   elseif read.length and read.per_head then
-%     count = string.format("%s * (%s / (in->heads_q > 0 ? in->heads_q : 1))", count, length)
 %   elseif read.length then
-%     count = count .. " * " .. length
+%     count = count .. " * " .. gradients.row_length(read)
 %   end
 %   parts[#parts + 1] = { "args->parts." .. read.name, count }
 % end
@@ -104,7 +108,6 @@ static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *
 % end
   const long long heads = elements > 0 ? in->batch * in->heads_q : 0;
 % for _, walk in ipairs(gradients.walks) do
-  args.${walk.blocks} = (int)blocks_of_head(in->seqlen_${walk.fixed}, ${walk.most_blocks});
 %   if walk.searched then
   args.searched = add_gradient_search(out, in);
 %   end
