@@ -1,5 +1,5 @@
 % -- What a GPU plan of backward says of gradients of parameters: their parts, and their steps.
-% local params, score = require "params", require "score"
+% local params, score, text = require "params", require "score", require "expr_text"
 % local gradients, mask = require "gpu_gradients", require "mask"
 % local sm90 = spec.target == "sm90"
 % if #gradients.reads > 0 then
@@ -13,32 +13,31 @@ static long long blocks_of_head(long long length, long long part_length) {
 }
 
 % end
-/* Floats of what blocks leave. How many blocks there are, and where each part begins, from `first`
-   on, goes into args, if given. */
-static long long gradient_parts(const fa_problem *in, float *first, gradient_args *args) {
+/* Where each part is that blocks leave, from `first` on if it is given; and of how many floats all
+   of them are. */
+static long long place_parts(gradient_args *args, const fa_problem *in, float *first) {
   long long floats = 0;
   const long long heads = in->batch * in->heads_q;
 % for _, walk in ipairs(gradients.walks) do
-  const long long ${walk.blocks} = blocks_of_head(
-      in->seqlen_${walk.fixed}, ${gradients.part_length(walk)});
-  if (args)
-    args->${walk.blocks} = (int)${walk.blocks};
+%   local shared = string.format("const long long %s = blocks_of_head(in->seqlen_%s, %s);", walk.blocks,
+%     walk.fixed, gradients.part_length(walk))
+  ${text.wrap(shared)}
+  args->${walk.blocks} = (int)${walk.blocks};
 % end
 % local parts = {}
 % for _, read in ipairs(gradients.reads) do
-%   local count = gradients.copies(read, read.blocks)
+%   local count = "heads * " .. gradients.copies(read, read.blocks)
 %   if read.kind == "row" or read.kind == "key" then
-%     count = read.kind == "row" and "in->seqlen_q" or "in->seqlen_k"
+%     count = read.kind == "row" and "heads * in->seqlen_q" or "heads * in->seqlen_k"
 %   elseif read.length then
 %     count = count .. " * " .. gradients.row_length(read)
 %   end
 %   parts[#parts + 1] = { "args->parts." .. read.name, count }
 % end
-% if score.sink then parts[#parts + 1] = { "args->dsink", "1" } end
+% if score.sink then parts[#parts + 1] = { "args->dsink", "heads" } end
 % for _, part in ipairs(parts) do
-  if (args)
-    ${part[1]} = first ? first + floats : 0;
-  floats += ${part[2] == "1" and "heads" or "heads * " .. part[2]};
+  ${part[1]} = first ? first + floats : 0;
+  ${text.wrap("floats += " .. part[2] .. ";")}
 % end
   return floats;
 }
@@ -62,7 +61,8 @@ static const tile_bounds *add_gradient_search(fa_plan *out, const fa_problem *in
 
 /* Of all that is added to the workspace here, rounded up. */
 static long long gradient_bytes(const fa_problem *in) {
-  return 4 * gradient_parts(in, 0, 0)${searched and " + bounds_bytes(in)" or ""} + 2 * 256;
+  gradient_args unused;
+  return 4 * place_parts(&unused, in, 0)${searched and " + bounds_bytes(in)" or ""} + 2 * 256;
 }
 % end
 
@@ -90,8 +90,8 @@ static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *
   set_parameters(&args.p, in);
   args.lse = in->lse;
   args.d = d;
-  float *parts = add_part(out, in, "parts of gradients", gradient_parts(in, 0, 0) * 4);
-  gradient_parts(in, parts, &args);
+  const long long bytes = 4 * place_parts(&args, in, 0);
+  place_parts(&args, in, add_part(out, in, "parts of gradients", bytes));
 % if #gradients.reads > 0 then
   set_tensor(&args.q, &in->q);
   set_tensor(&args.k, &in->k);
@@ -103,8 +103,9 @@ static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *
 % for _, slot in ipairs(score.graded) do
 %   local field = params.slots[slot + 1].field
   args.gradients.${field} = in->params[${slot}].grad;
-  if (args.gradients.${field} && elements < ${gradients.elements(slot, "args.")})
-    elements = ${gradients.elements(slot, "args.")};
+%   local count = gradients.elements(slot, "args.")
+  ${text.wrap("if (args.gradients." .. field .. " && elements < " .. count .. ")")}
+    elements = ${count};
 % end
   const long long heads = elements > 0 ? in->batch * in->heads_q : 0;
 % for _, walk in ipairs(gradients.walks) do
