@@ -41,6 +41,20 @@ static long long place_parts(gradient_args *args, const fa_problem *in, float *f
 % end
   return floats;
 }
+
+/* Adds a step and gives its argument block. */
+static void *add_entry(fa_plan *out, const char *entry, long long blocks, unsigned threads,
+                       unsigned shared_bytes, unsigned arg_bytes) {
+% if sm90 then
+  fa_step *step = add_step(out, entry, blocks, (int)threads, arg_bytes);
+  step->shared_bytes = shared_bytes;
+% else
+  add_step(out, entry, blocks, shared_bytes, arg_bytes);
+  fa_step *step = &out->steps[out->num_steps - 1];
+  step->block[0] = threads;
+% end
+  return step->args;
+}
 % local searched
 % for _, walk in ipairs(gradients.walks) do searched = searched or walk.searched and walk end
 % if searched then
@@ -50,11 +64,20 @@ static long long bounds_bytes(const fa_problem *in) {
   return in->batch * tiles * (long long)sizeof(tile_bounds);
 }
 
+/* Looks for tiles of SIDE x SIDE, where those of main are others. */
 static const tile_bounds *add_gradient_search(fa_plan *out, const fa_problem *in) {
-  const long long fixed = ${gradients.side}, walked = ${gradients.side};
-  tile_bounds *searched = add_part(out, in, "gradient bounds", bounds_bytes(in));
-% include "gpu_search_steps.c.lua"
-  return searched;
+  search_args search;
+  search.seqlen_q = (int)in->seqlen_q;
+  search.seqlen_k = (int)in->seqlen_k;
+  search.heads_q = (int)in->heads_q;
+  search.fixed = search.walked = ${gradients.side};
+  search.searched = add_part(out, in, "gradient bounds", bounds_bytes(in));
+  set_parameters(&search.p, in);
+  const long long blocks = bounds_bytes(in) / (long long)sizeof(tile_bounds);
+  void *args = add_entry(
+      out, "${spec.name}_search", blocks, 128, 0, sizeof search);
+  *(search_args *)args = search;
+  return search.searched;
 }
 % end
 % if sm90 then
@@ -65,20 +88,6 @@ static long long gradient_bytes(const fa_problem *in) {
   return 4 * place_parts(&unused, in, 0)${searched and " + bounds_bytes(in)" or ""} + 2 * 256;
 }
 % end
-
-/* One step, of the arguments that all of them share. */
-static void add_gradient_step(fa_plan *out, const gradient_args *args, const char *entry,
-                              long long blocks, unsigned threads, unsigned shared_bytes) {
-% if sm90 then
-  fa_step *step = add_step(out, entry, blocks, (int)threads, sizeof(gradient_args));
-  step->shared_bytes = shared_bytes;
-% else
-  add_step(out, entry, blocks, shared_bytes, sizeof(gradient_args));
-  fa_step *step = &out->steps[out->num_steps - 1];
-  step->block[0] = threads;
-% end
-  *(gradient_args *)step->args = *args;
-}
 
 /* The last steps of backward, empty where no gradient is wanted. d: of the preprocess. */
 static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *d) {
@@ -112,15 +121,18 @@ static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *
 %   if walk.searched then
   args.searched = add_gradient_search(out, in);
 %   end
-  add_gradient_step(
-      out, &args, "${spec.name}_${walk.entry}",
-      heads * args.${walk.blocks}, ${32 * gradients.warps}, ${walk.shared_bytes});
+  gradient_args *${walk.fixed}_step = add_entry(
+      out, "${spec.name}_${walk.entry}",
+      heads * args.${walk.blocks}, ${32 * gradients.warps}, ${walk.shared_bytes}, sizeof args);
+  *${walk.fixed}_step = args;
 % end
 % if score.sink then
-  add_gradient_step(
-      out, &args, "${spec.name}_sink", heads, 128, 0);
+  gradient_args *sink_step = add_entry(
+      out, "${spec.name}_sink", heads, 128, 0, sizeof args);
+  *sink_step = args;
 % end
-  add_gradient_step(
-      out, &args, "${spec.name}_gradients",
-      (elements + 31) / 32, 256, 0);
+  gradient_args *last_step = add_entry(
+      out, "${spec.name}_gradients",
+      (elements + 31) / 32, 256, 0, sizeof args);
+  *last_step = args;
 }
