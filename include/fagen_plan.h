@@ -12,7 +12,7 @@
 #define FAGEN_PLAN_H
 
 enum { FA_PLAN_MAX_STEPS = 12, FA_PLAN_MAX_PARTS = 12 };
-enum { FA_PLAN_MAX_MAPS = 8, FA_PLAN_ARG_WORDS = 64 };
+enum { FA_PLAN_MAX_MAPS = 8, FA_PLAN_ARG_WORDS = 160 };
 
 /* Sizes and strides in elements, as in fa_args. */
 typedef struct fa_plan_tensor {

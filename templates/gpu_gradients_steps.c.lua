@@ -42,6 +42,8 @@ static long long place_parts(gradient_args *args, const fa_problem *in, float *f
   return floats;
 }
 
+typedef char arguments_fit_a_step[sizeof(gradient_args) <= 8 * FA_PLAN_ARG_WORDS ? 1 : -1];
+
 /* Adds a step and gives its argument block. */
 static void *add_entry(fa_plan *out, const char *entry, long long blocks, unsigned threads,
                        unsigned shared_bytes, unsigned arg_bytes) {
