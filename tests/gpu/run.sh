@@ -163,14 +163,14 @@ add_case() {
 }
 
 # Racecheck looks at shared memory alone, and takes long: few dimensions, two tiles with a rest. It
-# orders what a lane wrote only behind that lane's own arrival at an mbarrier. In sm90's backward the
-# lanes of a warp write, __syncwarp orders them, and one lane arrives for all: each write of the others
-# is a false alarm.
+# orders what a lane read or wrote only behind that lane's own arrival at an mbarrier. In sm90's backward
+# __syncwarp orders the lanes of a warp, and one lane arrives for all: each access of the others is a
+# false alarm. A copy of its templates in which every lane arrives has none (bench/NOTES.md).
 add_racecheck() {
   local target=$1 pass=$2
   shift 2
   if [ "$pass $target" = "bwd sm90" ]; then
-    echo "SKIP racecheck of $pass $target: it does not see that __syncwarp orders the lanes for which one arrives"
+    echo "SKIP racecheck of $pass $target: of lanes that __syncwarp orders it sees only the one that arrives for all"
     return
   fi
   add_case "$target" racecheck 65 129 "$pass $target d40,128" "${@/$dims/d40,128}"
