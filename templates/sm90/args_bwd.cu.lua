@@ -22,12 +22,14 @@ typedef struct preprocess_args {
 % if spec.pass == "bwd" then
 
 typedef struct backward_args {
-  const float *lse, *d; /* batch x heads_q x seqlen_q */
 %   if tiles.short then
+  const float *lse;  /* batch x heads_q x seqlen_q */
+  float *d;          /* like lse; of the one launch, blocks x rows of query tiles: -D, to be kept */
   const float *dlse; /* for the one launch, which has no d: like lse, or NULL */
   float *dq_sum;     /* batch x heads_q, or blocks of the one launch, x query tiles x DQ_FLOATS */
 %   else
-  float *dq_sum; /* batch x heads_q x query tiles x DQ_FLOATS */
+  const float *lse, *d; /* batch x heads_q x seqlen_q */
+  float *dq_sum;        /* batch x heads_q x query tiles x DQ_FLOATS */
 %   end
   int *started; /* blocks */
 %   if spec.deterministic then
@@ -39,7 +41,14 @@ typedef struct backward_args {
   tensor dq;
   int seqlen_q, seqlen_k, heads_q, heads_kv;
   unsigned pairs;   /* batch x heads_kv */
+%   if tiles.divided then
+  unsigned parts;         /* of a group, each taken by a block of its own */
+  int members;            /* heads of a part */
+  float *dk_sum, *dv_sum; /* batch x heads_kv x seqlen_k x columns, of more than one part */
+  unsigned section;       /* parts of pairs whose key tiles are taken together */
+%   else
   unsigned section; /* pairs whose key tiles are taken together */
+%   end
   float softmax_scale;
   float exponent_scale; /* softmax_scale in exponents of 2 */
 %   if require("mask").searched "q" then
@@ -58,6 +67,13 @@ typedef struct convert_args {
   float softmax_scale;
   tensor dq;
   const float *dq_sum;
+%   if tiles.divided then
+  int seqlen_k, heads_kv;
+  unsigned key_blocks; /* the first ones, for dK and dV */
+  long long key_rows;  /* of all heads */
+  tensor dk, dv;
+  const float *dk_sum, *dv_sum; /* as above */
+%   end
 } convert_args;
 % end
 % include "gpu_gradients_args.cu.lua"

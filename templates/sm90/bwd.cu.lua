@@ -78,6 +78,9 @@ enum {
 struct key_tile {
   int first; /* key */
   int head_kv, batch;
+% if tiles.divided then
+  int head; /* the block's first one of Q */
+% end
 % if det then
   int place; /* among the key tiles of this head, as blocks take them */
   int *turns; /* the block's first counter */
@@ -123,7 +126,7 @@ DEVICE unsigned scaled(const float *c, float scale, bool any) {
 ${walk.ends}
 ${capture(body)}
 %   elseif grouped then
-for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head) {
+${tiles.each_head} {
   ${walk.ends}
   ${capture(body)}
 }
@@ -235,11 +238,20 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   /* Key tiles are taken in sections of heads; inside one, ${order}. */
   const int key_tiles = (args.seqlen_k + KEYS - 1) / KEYS;
   const unsigned section_blocks = args.section * (key_tiles + args.converters);
+% if tiles.divided then
+  const unsigned first_part = ticket / section_blocks * args.section;
+  const unsigned inside = ticket % section_blocks;
+  const unsigned width = min(args.section, args.pairs * args.parts - first_part);
+  const int place = inside / width;
+  const int any_part = first_part + inside - place * width;
+  const int pair = any_part / args.parts;
+% else
   const unsigned first_pair = ticket / section_blocks * args.section;
   const unsigned inside = ticket % section_blocks;
   const unsigned width = min(args.section, args.pairs - first_pair);
   const int place = inside / width;
   const int pair = first_pair + inside - place * width;
+% end
   if (place >= key_tiles) {
     convert_sums(args, pair, place - key_tiles, memory);
     return;
@@ -250,6 +262,9 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   at_keys.first = ${key_tile} * KEYS;
   at_keys.batch = pair / args.heads_kv;
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
+% if tiles.divided then
+  at_keys.head = at_keys.head_kv * GROUP + (any_part - pair * args.parts) * args.members;
+% end
 % if det then
   at_keys.place = place;
   at_keys.turns = args.turns + ((long long)pair * key_tiles + place) * TURNS;

@@ -10,13 +10,19 @@
  */
 
 enum {
-  K_EMPTY = 80, V_EMPTY = 88, O_FULL = 96, O_EMPTY = 104, SUM_FULL = 112, /* barriers */
-  VISITED = 128, /* a struct visited for each key tile of a head */
+  K_EMPTY = 80, V_EMPTY = 96, O_FULL = 104, O_EMPTY = 112, SUM_FULL = 120, /* barriers */
+  K_HERE = 136, /* as K_FULL, of as many buffers as K has */
+  VISITED = 152, /* a struct visited for each key tile of a head */
   UNVISITED = 240, /* query tiles that no key tile visits, as bits */
   ENDINGS = 248, /* for each consumer, of its query tile */
   NEW_TILE = 256, /* for each buffer of Q, whether D is to be computed */
   O_TILE = DQ_STAGED + 2 * 4 * DQ_PART,
-  MINUS_D = O_TILE + DOUT_BYTES, /* of all rows of a head */
+% if tiles.short.ahead then
+  K_BUFFERS = 2,
+  SECOND_K = O_TILE + DOUT_BYTES - K_TILE, /* from the first */
+% else
+  K_BUFFERS = 1,
+% end
   DQ_ROW = ${tiles.dq_swizzled and "CHUNK_ROW" or "2 * DQ_COLUMNS"} /* bytes of dQ, as it leaves */
 };
 
@@ -32,7 +38,8 @@ DEVICE int key_tile_count(const backward_args &args) { return (args.seqlen_k + K
 
 /* Key tiles of all heads of the block. */
 DEVICE int turn_count(const backward_args &args) {
-  return (args.pairs - blockIdx.x + gridDim.x - 1) / gridDim.x * key_tile_count(args);
+  const int heads = (args.pairs - blockIdx.x + gridDim.x - 1) / gridDim.x;
+  return uniform(heads) * key_tile_count(args); /* said to be uniform, lest all lanes keep it */
 }
 
 DEVICE int first_key(const backward_args &args, int place) {
@@ -52,6 +59,15 @@ DEVICE key_tile find_keys(const backward_args &args, int turn) {
   at_keys.batch = pair / args.heads_kv;
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
   return at_keys;
+}
+
+/* K's buffer in a turn. */
+DEVICE ring_place k_place(int turn) {
+% if tiles.short.ahead then
+  return {turn & 1, turn >> 1 & 1u};
+% else
+  return {0, turn & 1u};
+% end
 }
 
 DEVICE visited visited_at(const unsigned char *memory, const backward_args &args, int turn) {
@@ -88,21 +104,28 @@ DEVICE void find_visited(const backward_args &args, unsigned char *memory) {
 }
 
 /* Eight values of a row of O or dO. */
-DEVICE uint4 unit_of_row(unsigned tile, int row, int unit) {
+DEVICE uint4 unit_of_row(unsigned tile, unsigned row, unsigned unit) {
   return load_shared_unit(tile + unit / 8 * QUERY_CHUNK + row * CHUNK_ROW +
                           (unit % 8 ^ row % 8) * 16);
 }
 
-/* -D of a query tile, summed as the preprocess does, by all consumers. rows: of its statistics. */
-DEVICE void compute_d(unsigned to, unsigned o, unsigned dout, unsigned rows) {
-  const int thread = threadIdx.x - 128;
+/* -D of a query tile's rows, as the head's other key tiles find it again. */
+DEVICE float *kept_d(const backward_args &args, int tile) {
+  const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
+  return args.d + (long long)(blockIdx.x * query_tiles + tile) * QUERIES;
+}
+
+/* -D of a query tile, summed as the preprocess does, by all consumers, takes the place of dLSE in its
+   statistics, `rows`. */
+DEVICE void compute_d(unsigned rows, unsigned o, unsigned dout, float *kept) {
+  const unsigned thread = threadIdx.x - 128;
 #pragma unroll
   for (int first = 0; first < QUERIES; first += 256 / LANES) {
-    const int row = ${256 // tiles.sum_lanes > tiles.queries and "thread / LANES % QUERIES" or "first + thread / LANES"};
+    const unsigned row = ${256 // tiles.sum_lanes > tiles.queries and "thread / LANES % QUERIES" or "first + thread / LANES"};
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < DIM_V / 8; i += LANES) {
-      const int unit = i + thread % LANES;
+      const unsigned unit = i + thread % LANES;
 % if spec.dim_v // 8 % tiles.sum_lanes ~= 0 then
       if (unit < DIM_V / 8)
 % end
@@ -111,10 +134,13 @@ DEVICE void compute_d(unsigned to, unsigned o, unsigned dout, unsigned rows) {
 % if tiles.sum_lanes > 1 then
     sum = sum_over_lanes(sum);
 % end
-    const float minus_lse = load_shared_float(rows + 4 * row);
-    const float d = subtract(sum, load_shared_float(rows + 4 * (QUERIES + row)));
-    const bool dead = __float_as_uint(minus_lse) == 0xff800000u; /* the row saw no key */
-    if (thread % LANES == 0)
-      store_shared_float(to + 4 * row, dead ? 0.0f : multiply(d, -1.0f));
+    if (thread % LANES == 0) {
+      const float d = subtract(sum, load_shared_float(rows + 4 * (QUERIES + row)));
+      const float minus_lse = load_shared_float(rows + 4 * row);
+      const bool dead = __float_as_uint(minus_lse) == 0xff800000u; /* the row saw no key */
+      const float minus_d = dead ? 0.0f : multiply(d, -1.0f);
+      store_shared_float(rows + 4 * (QUERIES + row), minus_d);
+      kept[row] = minus_d;
+    }
   }
 }

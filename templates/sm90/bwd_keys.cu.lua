@@ -84,6 +84,26 @@ DEVICE void store_rows(const tensor_map &map, unsigned rows, int key, const key_
     for (int chunk = 0; chunk < (2 * count + CHUNK - 1) / CHUNK; ++chunk)
       tma_store(map, chunk * CHUNK, key, at_keys.head_kv, at_keys.batch, rows + chunk * KEY_CHUNK);
 }
+% if tiles.divided then
+
+/* A warp's 16 rows of dK or dV, of a part of the group, are added to those of the other parts. */
+template <int count>
+DEVICE void add_rows(float *sum, int key, const key_tile &at_keys, const backward_args &args,
+                     const float (&c)[count], float scale) {
+  const int lane = threadIdx.x % 32;
+  const long long row_0 = (long long)pair_of(args, at_keys) * args.seqlen_k;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = key + lane / 4 + half * 8;
+    float *to = sum + (row_0 + row) * (2 * count) + lane % 4 * 2;
+    if (row < args.seqlen_k)
+#pragma unroll
+      for (int j = 0; j < count / 4; ++j)
+        add_to_memory(to + 8 * j, multiply(c[4 * j + 2 * half], scale),
+                      multiply(c[4 * j + 2 * half + 1], scale));
+  }
+}
+% end
 % local function add_dq()
 %   if det and walk.begin ~= "0" then
 /* Tiles before the first are passed when those before this block have passed them. */
@@ -135,7 +155,7 @@ DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigne
   int *turns = at_keys.turns + part;
 % end
 % if grouped and not walk.heads_inside then
-  for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head) {
+  ${tiles.each_head} {
     ${walk.ends_counted}
     ${capture(add_dq)}
   }
@@ -279,15 +299,17 @@ for (int step = 0; step < V_STEPS; ++step)
   load_matrices(v_first[step], v_rows + lane % 16 * CHUNK_ROW +
                                    ((2 * step + lane / 16) ^ lane % 8) * 16);
 % end
+% local function await_stores()
+if (lane == 0)
+  tma_store_wait_read<0>();
+named_barrier_sync(6 + consumer, 128); /* what left through dS has left */
+% end
 % -- masked: whether the tile needs the mask; or a condition that tells. short: of the one launch.
 % local function visit(masked, short)
 %   if masked or not score.identity then
 ${uniforms}
 %   end
 const unsigned rows = shared + STATISTICS + at.buffer * ${tiles.query_bytes} * QUERIES + lane % 4 * 8;
-%   if short then
-const unsigned minus_d_rows = shared + MINUS_D + tile * 4 * QUERIES;
-%   end
 const unsigned q_tile = uniform(q + at.buffer * (Q_BYTES / 16));
 const unsigned dout_tile = uniform(dout + at.buffer * (DOUT_BYTES / 16));
 float s[QUERIES / 2], dp[QUERIES / 2];
@@ -295,19 +317,15 @@ unsigned p[QUERIES / 4], ds[QUERIES / 4];
 wait(shared + Q_FULL, at);
 %   if short then
 if (uniform(load_shared_word(shared + NEW_TILE + 4 * at.buffer))) {
-  compute_d(minus_d_rows, shared + O_TILE, shared + DOUT_TILES + at.buffer * DOUT_BYTES,
-            shared + STATISTICS + at.buffer * 8 * QUERIES);
+  compute_d(shared + STATISTICS + at.buffer * 8 * QUERIES, shared + O_TILE,
+            shared + DOUT_TILES + at.buffer * DOUT_BYTES, kept_d(args, tile));
   named_barrier_sync(1, 256); /* D is whole */
   release(shared + O_EMPTY, {0, 0});
 }
 %   end
 #pragma unroll
 for (int j = 0; j < QUERIES / 8; ++j) {
-%   if short then
-  const float2 minus_d = load_shared_pair(minus_d_rows + lane % 4 * 8 + 32 * j);
-%   else
   const float2 minus_d = load_shared_pair(rows + 4 * QUERIES + 32 * j);
-%   end
   dp[4 * j] = dp[4 * j + 2] = minus_d.x;
   dp[4 * j + 1] = dp[4 * j + 3] = minus_d.y;
 }
@@ -318,11 +336,16 @@ start_scores(s, k, q_tile);
 if (!any) {
   wait(shared + V_FULL, {0, turn & 1u});
   ${capture(load_v)}
+  ${capture(await_stores)}
 }
 %   end
 wait(shared + DOUT_FULL, at);
 wgmma_fence();
 start_dp(dp, v_first, v, dout_tile);
+%   if short and tiles.short.ahead then
+if (!any)
+  release(shared + V_EMPTY, {0, 0}); /* the product has taken V from its registers */
+%   end
 
 wgmma_wait<1>(s);
 %   if factor then
@@ -371,14 +394,15 @@ advance<2>(at);
 const unsigned shared = shared_address(memory);
 const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
 const int consumer = warp / 4 - 1, warp_row = (warp - 4) * 16;
-const unsigned k = tile_word(shared + K_TILE + consumer * 64 * CHUNK_ROW, 16);
+%   local fixed = short and tiles.short.ahead and "" or "const "
+${fixed}unsigned k = tile_word(shared + K_TILE + consumer * 64 * CHUNK_ROW, 16);
 %   if v_rest then
 const unsigned v = tile_word(shared + V_TILE + consumer * 64 * CHUNK_ROW, 16);
 %   else
 const unsigned v = 0; /* all of it is in registers */
 %   end
 %   if tiles.by_rows then
-const unsigned k_right = tile_word(shared + K_TILE, KEY_CHUNK);
+${fixed}unsigned k_right = tile_word(shared + K_TILE, KEY_CHUNK);
 const unsigned ds_left = tile_word(shared + DS_TILES + consumer * 64 * CHUNK_ROW, 16);
 %   else
 const unsigned k_right = tile_word(shared + K_TILE + consumer * KEY_CHUNK, KEY_CHUNK);
@@ -417,11 +441,11 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 % local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
 % local by_head = text.mentions(said, "head")
 % if by_head then
-  int head = at_keys.head_kv${grouped and " * GROUP" or ""};
+  int head = ${tiles.divided and "at_keys.head" or grouped and "at_keys.head_kv * GROUP" or "at_keys.head_kv"};
 % end
 % if grouped then
   int tile = ${walk.from_end and walk.finish .. " - 1" or walk.begin};
-  for (int left = GROUP * ${walk.count}; left > 0; --left) {
+  for (int left = ${tiles.divided and "args.members" or "GROUP"} * ${walk.count}; left > 0; --left) {
     ${capture(visit, walk.masked == "" or walk.masked)}
 %   if walk.heads_inside and by_head then
     if (++head == (at_keys.head_kv + 1) * GROUP) {
@@ -456,6 +480,15 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 % end
 
   const int key = at_keys.first + warp_row;
+% if tiles.divided then
+  if (args.parts > 1) {
+    if (any) {
+      add_rows(args.dv_sum, key, at_keys, args, dv, 1.0f);
+      add_rows(args.dk_sum, key, at_keys, args, dk, args.softmax_scale);
+    }
+    return;
+  }
+% end
   store_rows(dv_map, v_rows, key, at_keys, args.seqlen_k, dv, 1.0f, any);
   named_barrier_sync(1, 256); /* nobody reads K any more */
   store_rows(dk_map, k_rows, key, at_keys, args.seqlen_k, dk, args.softmax_scale, any);
@@ -510,10 +543,7 @@ DEVICE void consume_heads(const backward_args &args, const tensor_map &dk_map,
   unsigned v_first[V_STEPS][4];
   ring_place at = {0, 0};
   for (int turn = 0; turn < turn_count(args); ++turn) {
-    wait(shared + K_FULL, {0, turn & 1u});
-    if (lane == 0)
-      tma_store_wait_read<0>();
-    named_barrier_sync(6 + consumer, 128); /* dK has left through dS */
+    wait(shared + K_HERE, k_place(turn));
 
     float dk[DIM_QK / 2], dv[DIM_V / 2];
     int any = 0; /* whether dK and dV hold anything yet */
@@ -530,10 +560,29 @@ DEVICE void consume_heads(const backward_args &args, const tensor_map &dk_map,
     turn = afresh(turn);
     const key_tile at_keys = find_keys(args, turn);
     const int key = at_keys.first + warp_row;
+%   local ahead = tiles.short.ahead
+%   if not ahead then
     named_barrier_sync(1, 256); /* nobody reads K and dS any more */
-    release(shared + K_EMPTY, {0, 0});
-    if (!any)
+%   end
+    release(shared + K_EMPTY, k_place(turn));
+    if (!any) {
       wait(shared + V_FULL, {0, turn & 1u});
+%   if ahead then
+      release(shared + V_EMPTY, {0, 0});
+%   end
+      ${capture(await_stores)}
+    }
+%   if ahead then
+    /* The other consumer may be at its last tile, but with the dS before that it is done. */
+    const unsigned leaving = dk_rows + at.buffer * DS_BYTES;
+    store_rows(dv_map, leaving + 64 * CHUNK_ROW, key, at_keys, args.seqlen_k, dv, 1.0f, any);
+    store_rows(dk_map, leaving, key, at_keys, args.seqlen_k, dk, args.softmax_scale, any);
+    if (lane == 0)
+      tma_store_commit();
+    const unsigned other = turn & 1 ? -SECOND_K / 16 : SECOND_K / 16;
+    k += other;
+    k_right += other;
+%   else
     store_rows(dv_map, v_rows, key, at_keys, args.seqlen_k, dv, 1.0f, any);
     if (lane == 0)
       tma_store_commit();
@@ -543,6 +592,7 @@ DEVICE void consume_heads(const backward_args &args, const tensor_map &dk_map,
       tma_store_wait_read<1>();
       mbarrier_arrive(shared + V_EMPTY);
     }
+%   end
   }
   if (lane == 0)
     tma_store_wait_read<0>();

@@ -1,10 +1,38 @@
 % -- The warps of backward's one launch that serve the consumers, and its entry.
 % local walk = require "sm90.walk_bwd"
 % local by_rows = tiles.by_rows
-/* Warp 0: brings Q, O and dO. */
-DEVICE void load_queries(const backward_args &args, const tensor_map &q_map,
-                         const tensor_map &o_map, const tensor_map &dout_map,
-                         const unsigned char *memory) {
+% local ahead = tiles.short.ahead
+/* Has K of a key tile brought when what was in its buffer is no longer read. */
+DEVICE void load_k(const tensor_map &k_map, unsigned shared, const key_tile &at_keys,
+                   ring_place at) {
+  const unsigned full = shared + K_HERE + 8 * at.buffer;
+  wait(shared + K_EMPTY, {at.buffer, at.parity ^ 1});
+  mbarrier_arrive_expect(full, K_CHUNKS * KEY_CHUNK);
+  for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
+    tma_load(shared + K_TILE + ${ahead and "at.buffer * SECOND_K" or "chunk * KEY_CHUNK"}, k_map, chunk * K_SPLIT,
+             at_keys.first, at_keys.head_kv, at_keys.batch, full, read_once());
+}
+
+% if ahead then
+/* Has V of a key tile brought when the one before is in registers. */
+% else
+/* Has V of a key tile brought when dV of the one before has left through it. */
+% end
+DEVICE void load_v(const tensor_map &v_map, unsigned shared, const key_tile &at_keys,
+                   unsigned parity) {
+  wait(shared + V_EMPTY, {0, parity ^ 1});
+  mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
+  for (int chunk = 0; chunk < V_CHUNKS; ++chunk)
+    tma_load(shared + V_TILE + chunk * KEY_CHUNK, v_map, chunk * CHUNK, at_keys.first,
+             at_keys.head_kv, at_keys.batch, shared + V_FULL, read_once());
+}
+
+% -- Tensor maps of K and V, where the function of that name is the one that loads them.
+% local function key_maps(here) return here and "const tensor_map &k_map, const tensor_map &v_map, " or "" end
+/* Warp 0: brings ${ahead and "K, V, " or ""}Q, O and dO. */
+DEVICE void load_queries(const backward_args &args, ${key_maps(ahead)}
+                         const tensor_map &q_map, const tensor_map &o_map,
+                         const tensor_map &dout_map, const unsigned char *memory) {
   const unsigned shared = shared_address(memory);
   ring_place at = {0, 1}; /* of an unused barrier, the phase before the first counts as ended */
   ring_place o_at = {0, 1};
@@ -14,6 +42,10 @@ DEVICE void load_queries(const backward_args &args, const tensor_map &q_map,
   for (int turn = 0; turn < turn_count(args); ++turn) {
     const key_tile at_keys = find_keys(args, turn);
     const unsigned first = visited_at(memory, args, turn).first;
+% if ahead then
+    load_k(k_map, shared, at_keys, k_place(turn));
+    load_v(v_map, shared, at_keys, turn & 1);
+% end
     ${walk.ends}
     for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
       const unsigned q_full = shared + Q_FULL + 8 * at.buffer;
@@ -39,7 +71,7 @@ DEVICE void load_queries(const backward_args &args, const tensor_map &q_map,
   }
 }
 
-/* Warp 3: brings LSE and, when a query tile is first seen, dLSE. */
+/* Warp 3: brings LSE and D or, when a query tile is first seen, dLSE. */
 DEVICE void load_rows(const backward_args &args, unsigned char *memory) {
   const unsigned shared = shared_address(memory);
   const int lane = threadIdx.x % 32;
@@ -54,13 +86,18 @@ DEVICE void load_rows(const backward_args &args, unsigned char *memory) {
       const bool is_new = first >> tile & 1;
       float *to = (float *)(memory + STATISTICS) + at.buffer * 2 * QUERIES + lane;
       wait(shared + Q_EMPTY, at);
+      if (!is_new) /* D of the last new tile is kept when its O is no longer read */
+        wait(shared + O_EMPTY, {0, o_at.parity ^ 1});
 #pragma unroll
       for (int i = 0; i < QUERIES; i += 32) {
         const int row = tile * QUERIES + i + lane;
         const bool inside = row < args.seqlen_q;
         const float lse = inside ? args.lse[row_0 + row] : MINUS_INFINITY;
         to[i] = __float_as_uint(lse) == 0xff800000u ? MINUS_INFINITY : multiply(lse, -LOG2_E);
-        to[QUERIES + i] = is_new && inside && args.dlse ? args.dlse[row_0 + row] : 0.0f;
+        if (is_new)
+          to[QUERIES + i] = inside && args.dlse ? args.dlse[row_0 + row] : 0.0f;
+        else
+          to[QUERIES + i] = kept_d(args, tile)[i + lane];
       }
       if (is_new) { /* the dO before has come and gone, so a parity is enough */
         mbarrier_wait(shared + DOUT_FULL + 8 * at.buffer, at.parity ^ 1);
@@ -105,26 +142,8 @@ DEVICE void clear_dq(const tensor_map &dq_map, unsigned staged, const key_tile &
   __syncwarp();
 }
 
-/* Has K or V of a key tile brought when the one before is no longer read. */
-DEVICE void load_keys(const tensor_map &k_map, const tensor_map &v_map, unsigned shared,
-                      const key_tile &at_keys, int part, unsigned parity) {
-  if (part == 0) {
-    wait(shared + K_EMPTY, {0, parity});
-    mbarrier_arrive_expect(shared + K_FULL, K_CHUNKS * KEY_CHUNK);
-    for (int chunk = 0; chunk < K_CHUNKS; ++chunk)
-      tma_load(shared + K_TILE + chunk * KEY_CHUNK, k_map, chunk * K_SPLIT, at_keys.first,
-               at_keys.head_kv, at_keys.batch, shared + K_FULL, read_once());
-  } else {
-    wait(shared + V_EMPTY, {0, parity});
-    mbarrier_arrive_expect(shared + V_FULL, V_BYTES);
-    for (int chunk = 0; chunk < V_CHUNKS; ++chunk)
-      tma_load(shared + V_TILE + chunk * KEY_CHUNK, v_map, chunk * CHUNK, at_keys.first,
-               at_keys.head_kv, at_keys.batch, shared + V_FULL, read_once());
-  }
-}
-
-/* Warps 1 and 2: one brings K, the other V, and each takes dQ from a consumer. */
-DEVICE void serve_heads(const backward_args &args, const tensor_map &k_map, const tensor_map &v_map,
+/* Warps 1 and 2: ${ahead and "each takes" or "one brings K, the other V, and each takes"} dQ from a consumer. */
+DEVICE void serve_heads(const backward_args &args, ${key_maps(not ahead)}
                         const tensor_map &dq_map, unsigned char *memory, int part) {
   const unsigned shared = shared_address(memory), staged = shared + DQ_STAGED + part * 4 * DQ_PART;
   const int lane = threadIdx.x % 32;
@@ -133,7 +152,12 @@ DEVICE void serve_heads(const backward_args &args, const tensor_map &k_map, cons
     const key_tile at_keys = find_keys(args, turn);
     const visited visits = visited_at(memory, args, turn);
     if (lane == 0) {
-      load_keys(k_map, v_map, shared, at_keys, part, turn & 1 ^ 1);
+% if not ahead then
+      if (part == 0)
+        load_k(k_map, shared, at_keys, k_place(turn));
+      else
+        load_v(v_map, shared, at_keys, turn & 1);
+% end
       bulk_wait(); /* before sums are added to again */
     }
     __syncwarp();
@@ -185,11 +209,13 @@ ${spec.name}_short(const __grid_constant__ tensor_map q_map,
   const int warp = uniform(threadIdx.x / 32);
 
   if (threadIdx.x == 0) {
-    mbarrier_init(shared + K_FULL, 1);
+    for (int i = 0; i < K_BUFFERS; ++i) {
+      mbarrier_init(shared + K_HERE + 8 * i, 1);
+      mbarrier_init(shared + K_EMPTY + 8 * i, 4 * CONSUMERS);
+    }
     mbarrier_init(shared + V_FULL, 1);
     mbarrier_init(shared + O_FULL, 1);
     mbarrier_init(shared + O_EMPTY, 4 * CONSUMERS);
-    mbarrier_init(shared + K_EMPTY, 4 * CONSUMERS);
     mbarrier_init(shared + V_EMPTY, 4 * CONSUMERS);
     for (int i = 0; i < 2; ++i) {
       mbarrier_init(shared + Q_FULL + 8 * i, 2); /* Q; LSE and D */
@@ -207,11 +233,11 @@ ${spec.name}_short(const __grid_constant__ tensor_map q_map,
     registers_give_back<${tiles.producer_registers}>();
     if (warp == 0) { /* the same for all lanes: joined with the next, it cost registers */
       if (threadIdx.x == 0)
-        load_queries(args, q_map, o_map, dout_map, memory);
+        load_queries(args, ${ahead and "k_map, v_map, " or ""}q_map, o_map, dout_map, memory);
     } else if (warp == 3) {
       load_rows(args, memory);
     } else {
-      serve_heads(args, k_map, v_map, dq_map, memory, warp - 1);
+      serve_heads(args, ${ahead and "" or "k_map, v_map, "}dq_map, memory, warp - 1);
     }
     return;
   }

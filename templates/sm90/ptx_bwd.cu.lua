@@ -24,6 +24,16 @@ DEVICE void add_to_memory(float *to, float a, float b, float c, float d) {
                : "memory");
 }
 %   else
+%     if tiles.divided then
+
+/* Adds two floats to memory. */
+DEVICE void add_to_memory(float *to, float a, float b) {
+  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
+               :
+               : "l"(to), "f"(a), "f"(b)
+               : "memory");
+}
+%     end
 
 /* Adds floats that lie in shared memory to memory. */
 DEVICE void bulk_add(float *to, unsigned from, int bytes) {

@@ -29,15 +29,16 @@ static void add_maps(const fa_problem *in, fa_step *step) {
 % end
 
 % if spec.pass == "bwd" and (not mask.trivial or spec.deterministic) then
-/* Pairs of a batch and a head of K that keep what they read and add up in half of L2, but at least
-   `least`. A power of two, so that sections divide usual numbers of heads. */
-static long long fitting_pairs(const fa_problem *in, long long least) {
-  const double bytes = ${spec.group * (2 * (spec.dim_qk + spec.dim_v) + 4 * spec.dim_qk)}.0 * (double)in->seqlen_q;
+/* Of `count` pairs of a batch and a head of K, or parts of them, each with `members` heads of Q, those
+   that keep what they read and add up in half of L2, but at least `least`. A power of two, so that
+   sections divide usual numbers of heads. */
+static long long fitting_pairs(const fa_problem *in, long long count, long long members,
+                               long long least) {
+  const double bytes = ${2 * (spec.dim_qk + spec.dim_v) + 4 * spec.dim_qk}.0 * (double)(members * in->seqlen_q);
   long long pairs = least;
-  while (pairs < in->batch * in->heads_kv &&
-         2.0 * (double)pairs * bytes <= 0.55 * (double)in->l2_bytes)
+  while (pairs < count && 2.0 * (double)pairs * bytes <= 0.55 * (double)in->l2_bytes)
     pairs *= 2;
-  return pairs < in->batch * in->heads_kv ? pairs : in->batch * in->heads_kv;
+  return pairs < count ? pairs : count;
 }
 % end
 
@@ -71,10 +72,14 @@ static int is_short(const fa_problem *in) {
 static void plan_short(const fa_problem *in, fa_plan *out) {
   const long long heads = in->batch * in->heads_q;
   const long long query_tiles = (in->seqlen_q + QUERIES - 1) / QUERIES;
+  const long long d_bytes = query_tiles * QUERIES * 4;
   const long long sum_bytes = query_tiles * ${tiles.dq_floats * 4};
   long long blocks = heads < in->processors ? heads : in->processors;
-  if (in->workspace_limit > 0 && in->workspace_limit < blocks * sum_bytes)
-    blocks = in->workspace_limit < sum_bytes ? 1 : in->workspace_limit / sum_bytes;
+  if (in->workspace_limit > 0 && in->workspace_limit < blocks * (d_bytes + sum_bytes))
+    blocks = in->workspace_limit / (d_bytes + sum_bytes);
+  if (blocks == 0)
+    blocks = 1;
+  float *d = add_part(out, in, "D", blocks * d_bytes);
   float *dq_sum = add_part(out, in, "dQ sum", blocks * sum_bytes);
   fa_step *step = add_step(out, "${spec.name}_short",
                            blocks, ${tiles.threads}, sizeof(backward_args));
@@ -93,7 +98,7 @@ static void plan_short(const fa_problem *in, fa_plan *out) {
   add_map(step, &in->dv, ${spec.dim_v}, in->seqlen_k, in->heads_kv, in->batch, 16);
   backward_args *b = (backward_args *)step->args;
   set_backward_args(b, in);
-  b->d = 0;
+  b->d = d;
   b->dlse = in->dlse;
   b->dq_sum = dq_sum;
   b->started = 0;
@@ -108,6 +113,33 @@ static void plan_short(const fa_problem *in, fa_plan *out) {
 }
 %   end
 
+% end
+% if tiles.divided and spec.pass == "bwd" then
+
+/* Into how many parts a group is divided, a block each: as many as end soonest, counted in query tiles
+   of a head. Beginning and ending a block takes as long as 3 of them, adding dK and dV as 3 more. */
+static long long parts_of_group(const fa_problem *in, long long key_tiles, long long query_tiles) {
+  const long long pairs = in->batch * in->heads_kv, places = in->processors;
+  long long best = 1, least = 0;
+  for (long long parts = 1; parts <= ${spec.group} && key_tiles > 0 && query_tiles > 0; ++parts) {
+    if (${spec.group} % parts)
+      continue;
+    const long long blocks = pairs * parts * key_tiles, extra = parts > 1 ? 6 : 3;
+    const long long longest = ${spec.group} / parts * query_tiles + extra;
+%   if mask.trivial then
+    const long long end = (blocks + places - 1) / places * longest;
+%   else
+    /* As if under a causal mask, where blocks visit half of all tiles, the longest first. */
+    const long long mean = blocks * (${spec.group} / parts * query_tiles / 2 + extra) / places;
+    const long long end = mean > longest ? mean : longest;
+%   end
+    if (parts == 1 || end < least) {
+      least = end;
+      best = parts;
+    }
+  }
+  return best;
+}
 % end
 /* Pairs of a batch and a head of K whose sums of dQ have memory at a time, where workspace_limit
    leaves too little for all; 0 where it does not. Then blocks of main convert them. */
@@ -161,7 +193,18 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 % end
   float *d = add_part(out, in, "D", heads * in->seqlen_q * 4);
   float *dq_sum = add_part(out, in, "dQ sum", sums * query_tiles * ${tiles.dq_floats} * 4);
+  const unsigned long long cleared = out->workspace_bytes; /* from here on */
   int *started = add_part(out, in, "counters", counters * 4);
+% if tiles.divided and spec.pass == "bwd" then
+  const long long key_sum_bytes = pairs * in->seqlen_k * ${4 * (spec.dim_qk + spec.dim_v)};
+  const long long all = other + heads * query_tiles * ${tiles.dq_floats * 4} + key_sum_bytes + 5 * 256;
+  const int is_tight = ring > 0 || (in->workspace_limit > 0 && all > in->workspace_limit);
+  const long long parts = is_tight ? 1 : parts_of_group(in, key_tiles, query_tiles);
+  const long long key_rows = parts > 1 ? pairs * in->seqlen_k : 0;
+  float *dk_sum = parts > 1 ? add_part(out, in, "dK and dV sums", key_sum_bytes) : 0;
+  float *dv_sum = dk_sum ? dk_sum + key_rows * ${spec.dim_qk} : 0;
+% end
+  const long long words = (long long)(out->workspace_bytes - cleared) / 4;
 % if spec.pass == "bwd" and mask.searched "q" then
   tile_bounds *searched = add_part(
       out, in, "query tile bounds", in->batch * key_tiles * (long long)sizeof(tile_bounds));
@@ -185,11 +228,16 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   p->dq_sum = dq_sum;
   p->sums = query_tiles * sums;
   p->counters = started;
-  p->count = counters;
+  p->count = words;
 % if spec.pass == "bwd" then
 
 %   if not mask.trivial or spec.deterministic then
-  long long section = fitting_pairs(in, ${spec.deterministic and "1" or "4"});
+%     local least = spec.deterministic and 1 or 4
+%     if tiles.divided then
+  long long section = fitting_pairs(in, pairs * parts, ${spec.group} / parts, ${least});
+%     else
+  long long section = fitting_pairs(in, pairs, ${spec.group}, ${least});
+%     end
 %   else
   long long section = 1; /* head after head */
 %   end
@@ -197,7 +245,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
     section = ring; /* lest a block waits for one that takes its key tile later */
   const long long converters = ring > 0 ? converting_blocks(in, section) : 0;
   fa_step *step = add_step(out, "${spec.name}_main",
-                           (key_tiles + converters) * pairs, ${tiles.threads},
+                           (key_tiles + converters) * pairs${tiles.divided and " * parts" or ""}, ${tiles.threads},
                            sizeof(backward_args));
   step->shared_bytes = ${tiles.shared_bytes};
   step->programmatic = 1;
@@ -222,12 +270,22 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 %   end
   b->done = ring > 0 && started ? started + 1 : 0;
   b->ring = (unsigned)(ring > 0 ? ring : pairs);
+%   if tiles.divided then
+  b->parts = (unsigned)parts;
+  b->members = (int)(${spec.group} / parts);
+  b->dk_sum = dk_sum;
+  b->dv_sum = dv_sum;
+%   end
   set_tensor(&b->dq, &in->dq);
   b->section = (unsigned)section;
   b->converters = (unsigned)converters;
 
+%   if tiles.divided then
+  const long long key_blocks = (key_rows + KEYS - 1) / KEYS;
+%   end
   fa_step *convert = add_step(out, "${spec.name}_convert",
-                              ring > 0 ? 0 : query_tiles * heads, 256, sizeof(convert_args));
+                              ring > 0 ? 0 : query_tiles * heads${tiles.divided and " + key_blocks" or ""}, 256,
+                              sizeof(convert_args));
   convert->programmatic = key_tiles > 0; /* else the step before it has been left out */
   convert_args *c = (convert_args *)convert->args;
   c->seqlen_q = (int)in->seqlen_q;
@@ -235,6 +293,16 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
   c->softmax_scale = in->softmax_scale;
   set_tensor(&c->dq, &in->dq);
   c->dq_sum = dq_sum;
+%   if tiles.divided then
+  c->seqlen_k = (int)in->seqlen_k;
+  c->heads_kv = (int)in->heads_kv;
+  c->key_blocks = (unsigned)key_blocks;
+  c->key_rows = key_rows;
+  set_tensor(&c->dk, &in->dk);
+  set_tensor(&c->dv, &in->dv);
+  c->dk_sum = dk_sum;
+  c->dv_sum = dv_sum;
+%   end
 %   if #score.graded > 0 then
 
   add_gradient_steps(out, in, d);

@@ -102,11 +102,22 @@ if not tiles.wide and spec.group == 1 and not score.speaks_of_heads(mask.keep)
   else
     short.length = (tiles.by_rows or spec.deterministic) and 1024 or 512
   end
-  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes + 4 * short.length -- O; D
+  -- Where all of V is in registers, its place is free for the next V, and a second K just fits in.
+  short.ahead = tiles.by_rows and 16 * tiles.v_steps >= spec.dim_v
+  short.shared_bytes = tiles.shared_bytes + tiles.dout_bytes -- O
+      + (short.ahead and tiles.k_bytes or 0)
   assert(short.shared_bytes <= block_bytes)
   tiles.short = short
   tiles.dq_swizzled = tiles.dq_columns == 64 -- else 16 rows of dQ are packed
 end
+
+-- A block takes all heads of a group, or a part of them where whole groups are too few or too long;
+-- then the parts of dK and dV are summed in memory. Turns of `det` are those of whole groups.
+tiles.divided = not tiles.wide and spec.group > 1 and not spec.deterministic
+  and not mask.searched "q"
+tiles.each_head = tiles.divided
+  and "for (int head = at_keys.head; head < at_keys.head + args.members; ++head)"
+  or "for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head)"
 
 -- ---- Products ----------------------------------------------------------------------------------
 -- Operands: n as the product is written, t transposed, both in shared memory; r in registers.

@@ -61,6 +61,40 @@ static void short_sequences_of_many_heads_take_one_launch(void **state) {
   }
 }
 
+/* ---- Groups ------------------------------------------------------------------------------- */
+
+static void groups_are_divided_where_their_blocks_are_too_few(void **state) {
+  static const struct {
+    const char *words;
+    int batch, heads_kv, seqlen;
+    unsigned parts; /* of a group */
+  } cases[] = {
+      {"bwd sm90 bf16 d128 gqa8", 1, 4, 2048, 2},
+      {"bwd sm90 bf16 d128 gqa8", 1, 4, 1024, 4},
+      {"bwd sm90 bf16 d128 gqa8", 4, 4, 4096, 1},
+      {"bwd sm90 bf16 d128 gqa4", 1, 8, 2048, 1},
+      {"bwd sm90 bf16 d128 gqa4", 16, 8, 1024, 1},
+      {"bwd sm90 bf16 d128 gqa8 causal", 1, 4, 2048, 4},
+      {"bwd sm90 bf16 d64 gqa5", 1, 1, 1024, 5},
+      {"bwd sm90 bf16 d128 gqa8 det", 1, 4, 2048, 1},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    planner p;
+    fa_plan plan;
+    open_planner(&p, cases[i].words);
+    const fa_problem problem =
+        emitted_plan_problem(&p.kernel.spec, cases[i].batch, cases[i].heads_kv, cases[i].seqlen);
+    p.kernel.plan(&problem, &plan);
+    const unsigned whole = (unsigned)(cases[i].batch * cases[i].heads_kv * cases[i].seqlen / 128);
+    if (plan.steps[1].grid[0] != cases[i].parts * whole)
+      fail_msg("%s, batch %d, %d heads of K, length %d: %u blocks; %u wanted", cases[i].words,
+               cases[i].batch, cases[i].heads_kv, cases[i].seqlen, plan.steps[1].grid[0],
+               cases[i].parts * whole);
+    close_planner(&p);
+  }
+}
+
 /* ---- The workspace ----------------------------------------------------------------------- */
 
 static unsigned long long bytes_within(const planner *p, fa_problem problem, long long limit) {
@@ -86,9 +120,12 @@ static void expect_limits_kept(const planner *p, const char *words, int batch, i
 }
 
 static void a_limit_of_the_workspace_is_kept(void **state) {
-  static const char *const words[] = {"bwd sm90 bf16 d128", "bwd sm90 f16 d64 gqa4 causal det",
-                                      "bwd sm90 bf16 d256 causal", "bwd sm90 bf16 d192 v128 det",
-                                      "bwd sm90 bf16 d128 causal document"};
+  static const char *const words[] = {"bwd sm90 bf16 d128",
+                                      "bwd sm90 f16 d64 gqa4 causal det",
+                                      "bwd sm90 bf16 d256 causal",
+                                      "bwd sm90 bf16 d192 v128 det",
+                                      "bwd sm90 bf16 d128 causal document",
+                                      "bwd sm90 bf16 d128 gqa8"};
   static const int lengths[] = {100, 512, 1000, 4096};
   (void)state;
   for (size_t i = 0; i < COUNT_OF(words); ++i) {
@@ -105,6 +142,7 @@ static void a_limit_of_the_workspace_is_kept(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(short_sequences_of_many_heads_take_one_launch),
+      cmocka_unit_test(groups_are_divided_where_their_blocks_are_too_few),
       cmocka_unit_test(a_limit_of_the_workspace_is_kept),
   };
   return cmocka_run_group_tests_name("sm90_plan", tests, expect_to_end, NULL);
