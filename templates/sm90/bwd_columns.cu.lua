@@ -98,6 +98,27 @@ DEVICE void store_chunks(unsigned tile, int chunks, const float (&c)[slices][KEY
     if (consumer + slice * CONSUMERS < chunks)
       store_chunk(tile + (consumer + slice * CONSUMERS) * KEY_CHUNK, c[slice], scale, any);
 }
+% if tiles.divided then
+
+/* The consumer's chunks of dV or dK, of a part of the group, are added to those of the other parts. */
+template <int columns, int slices>
+DEVICE void add_chunks(float *sum, const key_tile &at_keys, const backward_args &args,
+                       const float (&c)[slices][KEYS / 2], float scale) {
+  const int lane = threadIdx.x % 32, consumer = threadIdx.x / 128 - 1;
+  const int rows = args.seqlen_k - at_keys.first;
+  float *tile = sum + ((long long)pair_of(args, at_keys) * args.seqlen_k + at_keys.first) * columns;
+#pragma unroll
+  for (int slice = 0; slice < slices; ++slice) {
+    const int first = (consumer + slice * CONSUMERS) * CHUNK + threadIdx.x % 128 / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; ++i) {
+      const int row = lane % 4 * 2 + i / 4 * 8 + i % 2, column = first + i / 2 % 2 * 8;
+      if (row < rows && column < columns)
+        add_to_memory(tile + row * columns + column, multiply(c[slice][i], scale));
+    }
+  }
+}
+% end
 % local function positions(of_query)
 %   if of_query then
 const int q_position = tile * QUERIES + shift + warp_row + lane / 4 + i / 2 % 2 * 8;
@@ -301,7 +322,12 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   wait(shared + V_FULL, at);
 % local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
 % local by_head = text.mentions(said, "head")
-% if grouped then
+% if tiles.divided then
+  ${tiles.each_head} {
+    const int member = head - at_keys.head_kv * GROUP;
+    ${capture(walk_queries)}
+  }
+% elseif grouped then
   for (int member = 0; member < GROUP; ++member) {
 %   if by_head then
     const int head = at_keys.head_kv * GROUP + member;
@@ -323,6 +349,15 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   pass_turn(turns, passed);
 % end
 
+% if tiles.divided then
+  if (args.parts > 1) {
+    if (any) {
+      add_chunks<DIM_V>(args.dv_sum, at_keys, args, dv, 1.0f);
+      add_chunks<DIM_QK>(args.dk_sum, at_keys, args, dk, args.softmax_scale);
+    }
+    return;
+  }
+% end
   named_barrier_sync(1, 128 * CONSUMERS); /* nobody reads K and V any more */
   store_chunks(shared + V_TILE, V_CHUNKS, dv, 1.0f, any);
   store_chunks(shared + K_TILE, QK_CHUNKS, dk, args.softmax_scale, any);

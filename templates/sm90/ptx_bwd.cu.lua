@@ -23,6 +23,11 @@ DEVICE void add_to_memory(float *to, float a, float b, float c, float d) {
                : "l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
                : "memory");
 }
+%     if tiles.divided then
+DEVICE void add_to_memory(float *to, float a) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(a) : "memory");
+}
+%     end
 %   else
 %     if tiles.divided then
 

@@ -122,7 +122,7 @@ static long long parts_of_group(const fa_problem *in, long long key_tiles, long 
   const long long pairs = in->batch * in->heads_kv, places = in->processors;
   long long best = 1, least = 0;
   for (long long parts = 1; parts <= ${spec.group} && key_tiles > 0 && query_tiles > 0; ++parts) {
-    if (${spec.group} % parts)
+    if (${spec.group} % parts ${tiles.parts and "|| parts != " .. tiles.parts or ""})
       continue;
     const long long blocks = pairs * parts * key_tiles, extra = parts > 1 ? 6 : 3;
     const long long longest = ${spec.group} / parts * query_tiles + extra;
@@ -133,7 +133,7 @@ static long long parts_of_group(const fa_problem *in, long long key_tiles, long 
     const long long mean = blocks * (${spec.group} / parts * query_tiles / 2 + extra) / places;
     const long long end = mean > longest ? mean : longest;
 %   end
-    if (parts == 1 || end < least) {
+    if (least == 0 || end < least) {
       least = end;
       best = parts;
     }

@@ -3,6 +3,7 @@
 --
 --   queries, keys  rows of a tile on either axis: S and dP are queries x keys
 --   v_steps        of the columns of V, in 16s, that stay in registers as operands of dP
+--   parts          into how many a group is divided, a block each; nil: the plan decides
 
 local mask, score = require "mask", require "score"
 
@@ -113,8 +114,7 @@ end
 
 -- A block takes all heads of a group, or a part of them where whole groups are too few or too long;
 -- then the parts of dK and dV are summed in memory. Turns of `det` are those of whole groups.
-tiles.divided = not tiles.wide and spec.group > 1 and not spec.deterministic
-  and not mask.searched "q"
+tiles.divided = spec.group > 1 and not spec.deterministic and not mask.searched "q"
 tiles.each_head = tiles.divided
   and "for (int head = at_keys.head; head < at_keys.head + args.members; ++head)"
   or "for (int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head)"
