@@ -118,24 +118,33 @@ DEVICE float *kept_d(const backward_args &args, int tile) {
 /* -D of a query tile, summed as the preprocess does, by all consumers, takes the place of dLSE in its
    statistics, `rows`. */
 DEVICE void compute_d(unsigned rows, unsigned o, unsigned dout, float *kept) {
-  const unsigned thread = threadIdx.x - 128;
+% local at_once = 256 // tiles.sum_lanes
+  enum { AT_ONCE = ${math.min(at_once, tiles.queries)} /* rows */ };
+  const unsigned thread = threadIdx.x - 128, lane = thread % LANES;
+  const unsigned row_first = thread / LANES${at_once > tiles.queries and " % QUERIES" or ""};
+  float sums[QUERIES / AT_ONCE];
 #pragma unroll
-  for (int first = 0; first < QUERIES; first += 256 / LANES) {
-    const unsigned row = ${256 // tiles.sum_lanes > tiles.queries and "thread / LANES % QUERIES" or "first + thread / LANES"};
-    float sum = 0.0f;
+  for (int i = 0; i < QUERIES / AT_ONCE; ++i) {
+    const unsigned row = row_first + i * AT_ONCE;
+    sums[i] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < DIM_V / 8; i += LANES) {
-      const unsigned unit = i + thread % LANES;
+    for (int first = 0; first < DIM_V / 8; first += LANES) {
 % if spec.dim_v // 8 % tiles.sum_lanes ~= 0 then
-      if (unit < DIM_V / 8)
+      if (first + lane < DIM_V / 8)
 % end
-      sum = dot_unit(unit_of_row(o, row, unit), unit_of_row(dout, row, unit), sum);
+      sums[i] = dot_unit(unit_of_row(o, row, first + lane), unit_of_row(dout, row, first + lane), sums[i]);
     }
+  }
 % if tiles.sum_lanes > 1 then
-    sum = sum_over_lanes(sum);
+#pragma unroll
+  for (int i = 0; i < QUERIES / AT_ONCE; ++i)
+    sums[i] = sum_over_lanes(sums[i]);
 % end
-    if (thread % LANES == 0) {
-      const float d = subtract(sum, load_shared_float(rows + 4 * (QUERIES + row)));
+#pragma unroll
+  for (int i = 0; i < QUERIES / AT_ONCE; ++i) {
+    const unsigned row = row_first + i * AT_ONCE;
+    if (lane == 0${at_once > tiles.queries and " && thread / LANES < QUERIES" or ""}) {
+      const float d = subtract(sums[i], load_shared_float(rows + 4 * (QUERIES + row)));
       const float minus_lse = load_shared_float(rows + 4 * row);
       const bool dead = __float_as_uint(minus_lse) == 0xff800000u; /* the row saw no key */
       const float minus_d = dead ? 0.0f : multiply(d, -1.0f);
