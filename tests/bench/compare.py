@@ -345,15 +345,15 @@ def run_cells(options):
 # ---- Variants ------------------------------------------------------------------------------------------
 
 
-def measure_variant(torch, make, options):
+def measure_variant(torch, make_problem, options):
     """The two passes of a problem."""
     import variants
-    problem = make(torch)
+    problem = make_problem(torch)
     given = variants.tensors(torch, problem)
     made, missing = {}, {}
-    for name, attention in variants.makers(torch, problem, options).items():
+    for name, make_attention in variants.makers(torch, problem, options).items():
         try:
-            made[name] = variants.Contestant(torch, attention, given)
+            made[name] = variants.Contestant(torch, make_attention(), given)
         except Exception as error:  # torch.compile may not work here
             missing[name] = str(error).strip().split("\n")[0][:120]
     runs = []
@@ -398,15 +398,19 @@ def start_up(torch):
     torch.cuda.synchronize()
 
 
+CACHES = ("FA_CACHE_DIR", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")  # CUDA's: NVRTC's
+
+
 def run_variants(options):
-    import torch
-    import variants
-    print_gpu(torch)
-    torch.manual_seed(options.seed)
     sys.path.insert(0, str(ROOT / "examples" / "pytorch"))
     end, runs = time.monotonic() + options.seconds, []
     with tempfile.TemporaryDirectory() as folder:  # so that first calls find nothing on disk
-        os.environ["FA_CACHE_DIR"] = folder
+        for name in CACHES:
+            os.environ[name] = os.path.join(folder, name)
+        import torch
+        import variants
+        print_gpu(torch)
+        torch.manual_seed(options.seed)
         start_up(torch)
         print_variant_head(options.markdown)
         for make in variants.PROBLEMS:
