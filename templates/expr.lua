@@ -5,7 +5,8 @@
 -- A node is { op = , type = "truth", "int" or "real", id = , operands in [1], [2], [3] }. Equal nodes
 -- are one node, so that a term that stands twice is seen to. Leaves have fields of their own:
 --   const   value: a Lua integer, a float or a boolean, as the type says
---   symbol  name: "q" and "k" (positions on the key axis), "s" (the score), "head", "batch", a length
+--   symbol  name: "q" and "k" (positions on the key axis), "s" (the score), "scale" (which that has been
+--           multiplied by, or not yet), "head", "batch", a length
 --   param   slot: a scalar, or the element of a table for this head, query or key
 --   table   slot, [1]: the element of a sized table at an index
 --   length  slot: of a sized table
@@ -46,7 +47,8 @@ function expr.const(value)
 end
 
 function expr.symbol(name)
-  return intern("symbol", name, { type = name == "s" and "real" or "int", name = name })
+  local kind = (name == "s" or name == "scale") and "real" or "int"
+  return intern("symbol", name, { type = kind, name = name })
 end
 
 function expr.param(slot, type_name)

@@ -2,11 +2,12 @@
 --
 -- `names` says what a kernel calls things: q, k (positions), s, head, batch, row and key (the indices
 -- of query and key; key is k's where it is not given); lengths and parameters, what stands before the
--- name of a length and of a parameter ("a->", "a->p."); integer, the C type of integers; call, the C
--- function for an operation without a sign, or for one on reals in place of it ("real_add"); known,
--- C names of terms that have one, by their node's id; eager, that truths are joined without branches,
--- for which all of them are looked at. A kernel that lacks a name cannot be asked for
--- what needs it: the spec is refused.
+-- name of a length and of a parameter ("a->", "a->p."); scale, which s has not been multiplied by yet;
+-- step, how many keys past the one that affine terms begin with; integer, the C type of integers; call,
+-- the C function for an operation without a sign, or for one on reals in place of it ("real_add");
+-- known, C names of terms that have one, by their node's id; eager, that truths are joined without
+-- branches, for which all of them are looked at. A kernel that lacks a name cannot be asked for what
+-- needs it: the spec is refused.
 
 local expr, params, range = require "expr", require "params", require "range"
 local linear = require "linear"
@@ -65,6 +66,7 @@ end
 local function leaf(n, names)
   if n.op == "param" then return element(n, names), 8 end
   if n.op == "length" then return parameters(names, params.slots[n.slot + 1]) .. "_length", 8 end
+  if n.name == "scale" then return named(names, "scale", "scale of its own"), 8 end
   if n.name == "q" or n.name == "k" or n.name == "s" then
     return names[n.name], n.name == "s" and 8 or 7
   elseif n.name == "head" or n.name == "batch" then
@@ -93,13 +95,13 @@ local function has_sign(n)
   return n.op ~= "idiv" and n.op ~= "mod" or never_negative(n[1]) and never_negative(n[2])
 end
 
+local written_out = { below = true, affine = true, neg = true, real = true, select = true }
+written_out["not"] = true
+
 -- The name of the function behind an operation that C has no sign for; integer forms have their own.
 function text.function_of(n)
   if n.op == "table" then return "within" end
-  if has_sign(n) or n.op == "below" or n.op == "neg" or n.op == "not" or n.op == "real" or n.op == "select"
-    or not n[1] then
-    return nil
-  end
+  if not n[1] or has_sign(n) or written_out[n.op] then return nil end
   if n.type == "int" then return n.op .. "_int" end
   return n.op == "idiv" and "floor" or n.op -- floor(a / b)
 end
@@ -140,9 +142,17 @@ local function write(n, names, known, least)
     result, level = leaf(n, names)
   elseif called then
     local calls = named(names, "call", called .. " of variants")
-    local arguments = n.op == "idiv" and n.type == "real" and below(n[1], 6) .. " / " .. below(n[2], 7)
-        or below(n[1], 0) .. (n[2] and ", " .. below(n[2], 0) or "")
+    local arguments = {}
+    for i, child in ipairs(n) do arguments[i] = below(child, 0) end
+    if n.op == "idiv" and n.type == "real" then
+      arguments = { below(n[1], 6) .. " / " .. below(n[2], 7) }
+    end
+    arguments = table.concat(arguments, ", ")
     result, level = named(calls, called, called .. " of variants") .. "(" .. arguments .. ")", 8
+  elseif n.op == "affine" then
+    result = string.format("%s(%s, %s, %s)", names.call.fma, below(n[2], 0),
+      named(names, "step", "steps from key to key"), below(n[1], 0))
+    level = 8
   elseif n.op == "below" then -- of a and b as unsigned numbers
     result = "(unsigned)" .. below(n[1], 7) .. " < (unsigned)" .. below(n[2], 7)
     level = 4
@@ -218,6 +228,15 @@ function worth_keeping(n)
   if n.op == "neg" or n.op == "real" then return worth_keeping(n[1]) end
   return n.op ~= "const" and n.op ~= "symbol" and n.op ~= "length"
       and not (n.op == "param" and not params.slots[n.slot + 1].declared.per)
+end
+
+-- The same names, which have C names of more terms, by the id of their node.
+function text.knowing(names, more)
+  local known = {}
+  for _, terms in ipairs { names.known or {}, more } do
+    for _, id in ipairs(sorted(terms)) do known[id] = terms[id] end
+  end
+  return text.names_with(names, { known = known })
 end
 
 local function count_uses(roots)
@@ -303,6 +322,20 @@ function text.along(axis, roots, names, index)
   end
   for _, root in ipairs(roots) do take(root) end
   return terms, text.names_with(names, { known = known })
+end
+
+-- The terms that affine ones begin with, as text.along has terms of one axis.
+function text.beginnings(roots, names, index)
+  local terms, known = {}, {}
+  for _, root in ipairs(roots) do
+    expr.each(root, function(n)
+      if n.op ~= "affine" or known[n[1].id] then return end
+      local name = "begin_" .. #terms + 1
+      terms[#terms + 1] = { "float", name, (text.inline(n[1], names)) }
+      known[n[1].id] = name .. "[" .. index .. "]"
+    end)
+  end
+  return terms, text.knowing(names, known)
 end
 
 -- ---- Functions ------------------------------------------------------------------------------------

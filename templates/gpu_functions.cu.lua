@@ -34,7 +34,11 @@ DEVICE float negative(float a) { return __uint_as_float(__float_as_uint(a) ^ 0x8
 % end
 % if calls.abs then
 
-DEVICE float magnitude(float a) { return __uint_as_float(__float_as_uint(a) & 0x7fffffffu); }
+DEVICE float magnitude(float a) {
+  float size;
+  asm("abs.f32 %0, %1;" : "=f"(size) : "f"(a));
+  return size;
+}
 % end
 % if calls.min then
 DEVICE float smaller(float a, float b) { return a <= b ? a : b; }
@@ -50,13 +54,37 @@ DEVICE float quotient(float a, float b) {
   return quotient;
 }
 % end
-% if calls.tanh or calls.sigmoid then
+% if calls.tanh or calls.sigmoid or calls.inverse then
 
 /* 1 / x, relative error 2^-23, 0 for infinity. */
 DEVICE float inverse_of(float x) {
   float inverse;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
   return inverse;
+}
+% end
+% if calls.inverse then
+
+/* The same of four, each between 1 and 2^31, by one division. */
+DEVICE void invert_four(float (&x)[4]) {
+  const float first = multiply(x[0], x[1]), second = multiply(x[2], x[3]);
+  const float inverse = inverse_of(multiply(first, second));
+  const float of_first = multiply(inverse, second), of_second = multiply(inverse, first);
+  const float a = x[0], c = x[2];
+  x[0] = multiply(of_first, x[1]);
+  x[1] = multiply(of_first, a);
+  x[2] = multiply(of_second, x[3]);
+  x[3] = multiply(of_second, c);
+}
+% end
+% if calls.and_power then
+
+/* 1 + 2^x, x held at 30: so much more than 1 that nothing is lost. */
+DEVICE float one_and_power(float x) {
+  float held, power;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(held) : "f"(x), "f"(30.0f));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(held));
+  return add(power, 1.0f);
 }
 % end
 % if calls.exp or calls.sigmoid then

@@ -3,7 +3,8 @@
 
 local call = {
   real_add = "add", real_sub = "subtract", real_mul = "multiply", real_div = "quotient",
-  real_neg = "negative",
+  real_neg = "negative", fma = "multiply_add",
+  inverse = "inverse_of", and_power = "one_and_power",
   exp = "exponential", log = "logarithm", tanh = "hyperbolic_tangent", sigmoid = "sigmoid",
   floor = "rounded_down", mod = "remainder_of", min = "smaller", max = "larger", abs = "magnitude",
   min_int = "min", max_int = "max", abs_int = "absolute", idiv_int = "floor_div",

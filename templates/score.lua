@@ -62,6 +62,16 @@ if composed and spec.target ~= "cpu" and not jumps then
   composed, by_s = with_reciprocals(composed), with_reciprocals(by_s)
 end
 
+-- What sm90 forward reckons, with a factor that it leaves to the softmax.
+local plain, factor = composed, nil
+if composed and spec.target == "sm90" and spec.pass == "fwd" then
+  if jumps then
+    composed = expr.substitute(composed, { [s.id] = expr.make("mul", "real", s, expr.symbol "scale") })
+  else
+    composed, factor = require("gpu_forms").of(composed, require("mask").keep)
+  end
+end
+
 local score = {
   identity = composed == nil,
   -- Whether text and derivative_text name the positions.
@@ -70,6 +80,7 @@ local score = {
   -- Whether d(score)/ds is 1 for every pair, so that backward needs no factor.
   unit_derivative = composed == nil or by_s.op == "const" and by_s.value == 1,
   composed = composed, derivative = by_s, sink = sink,
+  factor = factor, -- nil for 1
 }
 
 -- ---- Gradients of parameters ------------------------------------------------------------------------
@@ -92,7 +103,7 @@ local function gradients_of(n)
   return found
 end
 
-score.gradients, score.sink_gradients = gradients_of(composed), gradients_of(sink)
+score.gradients, score.sink_gradients = gradients_of(plain), gradients_of(sink)
 
 -- How many of the former are no constants.
 score.factors = 0
@@ -153,6 +164,19 @@ function score.lines(names, derivative_name)
     lines[#lines + 1] = text.wrap(target .. " = " .. texts[i] .. ";")
   end
   return table.concat(lines, "\n")
+end
+
+-- Reciprocals that the new scores of four pairs have together: { name, text } of each, the array that
+-- they stand in and what element e of it is the reciprocal of; and names that know them.
+function score.inverses(names)
+  local steps = {}
+  expr.each(composed, function(n)
+    if n.op ~= "inverse" then return end
+    local name = "inverse_" .. #steps + 1
+    steps[#steps + 1] = { name, (text.inline(n[1], names)) }
+    names = text.knowing(names, { [n.id] = name .. "[e]" })
+  end)
+  return steps, names
 end
 
 -- Whether score or mask (keep, or nil) speak of the query head or the batch entry.

@@ -66,6 +66,8 @@ local rules = {
   mul = function(a, b)
     if is(a, 0) or is(b, 0) then return zero_of(a.type) end
     if is(a, 1) then return b elseif is(b, 1) then return a end
+    if is(a, -1) then return simplify.make("neg", b.type, b) end
+    if is(b, -1) then return simplify.make("neg", a.type, a) end
   end,
   div = function(a, b)
     if is(a, 0) then return a elseif is(b, 1) then return a end

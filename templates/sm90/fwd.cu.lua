@@ -1,13 +1,12 @@
 % -- Attention forward with wgmma and TMA: one producer warpgroup, several consumers.
 % local mask, score = require "mask", require "score"
 % local text = require "expr_text"
-% local places = require("gpu_names")("args.", { q = "q_position", k = "k_position", s = "s[i]" })
-% local uniforms, position = score.uniforms(places, mask.pairwise)
+% local scores = require "sm90.scores_fwd"
+% local places, position, uniforms = scores.names, scores.position, scores.uniforms
 % local position_inside = text.names_with(position, { key = "k_position" })
 % local position_in_last = text.names_with(position, { seqlen_k = "args.seqlen_k" })
-% local score_text = score.identity and "" or score.text(position)
 % local q_needed = not mask.trivial and not mask.searched "k"
-%     or score.needs_positions and score_text:find("q_position")
+%     or score.needs_positions and scores.text:find("q_position")
 % local shifted = not mask.trivial or q_needed
 % include "sm90/prelude.cu.lua"
 
@@ -83,81 +82,7 @@ ${spec.name}_clear(const __grid_constant__ clear_args args) {
 }
 % end
 %
-% -- -inf in s where a mask that is looked for does not keep the pair. What it needs besides is found
-% -- anew: kept, it would take registers that the loop over full tiles needs.
-% local function hide_searched(names)
-%   local form = mask.by_axis(names, "q")
-%   local said = form.kept
-%   for _, list in ipairs { form.of_row, form.of_column } do
-%     for _, term in ipairs(list) do said = said .. " " .. term[3] end
-%   end
-const int thread_key = beyond_gap(key_tile, work) * KEYS + afresh(thread_column);
-%   if text.mentions(said, "q_position") then
-const int thread_q = afresh(work.row_first) + consumer * ROWS + shift + thread_row;
-%   end
-%   for _, name in ipairs { "head", "batch" } do
-%     if text.mentions(said, name) then
-const int ${name} = afresh(work.${name});
-%     end
-%   end
-%   for _, term in ipairs(form.of_row) do
-${term[1]} ${term[2]}[2];
-%   end
-%   if #form.of_row > 0 then
-#pragma unroll
-for (int row = 0; row < 2; ++row) {
-  const int q_position = thread_q + row * 8;
-%     for _, term in ipairs(form.of_row) do
-  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
-%     end
-}
-%   end
-#pragma unroll
-for (int column = 0; column < KEYS / 4; ++column) {
-  const int k_position = thread_key + column / 2 * 8 + column % 2;
-%   for _, term in ipairs(form.of_column) do
-  ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
-%   end
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-%   if text.mentions(form.kept, "q_position") then
-    const int q_position = thread_q + row * 8;
-%   end
-    ${text.wrap("if (!(" .. form.kept .. "))")}
-      s[column / 2 * 4 + row * 2 + column % 2] = MINUS_INFINITY;
-  }
-}
-% end
-%
-% -- The scores of key_tile in s as the variants have them, -inf where the pair is not kept.
-% local function edit_scores(masked, scored)
-%   local scores = not score.identity and not scored and score.text(position)
-%   local kept = masked and not mask.searched "k" and mask.predicate(masked)
-%   local edits = (kept or "") .. (scores or "")
-%   if kept or scores then
-#pragma unroll
-for (int i = 0; i < KEYS / 2; ++i) {
-%     if edits:find("k_position") then
-%       local tile = mask.searched "k" and "beyond_gap(key_tile, work)" or "key_tile"
-  const int k_position = ${tile} * KEYS + thread_column + i / 4 * 8 + i % 2;
-%     end
-%     if edits:find("q_position") then
-  const int q_position = thread_q + i / 2 % 2 * 8;
-%     end
-%     if scores then
-  s[i] = multiply(s[i], args.softmax_scale);
-  ${score.lines(position)}
-%     end
-%     if kept then
-  ${text.wrap("if (!(" .. kept .. "))")}
-    s[i] = MINUS_INFINITY;
-%     end
-}
-%   end
-%   if masked and mask.searched "k" then
-${capture(hide_searched, masked)}
-%   end
-% end
+% include "sm90/fwd_scores.cu.lua"
 %
 % -- Warpgroups issue their products in turns.
 % local function take_turn()
@@ -188,7 +113,7 @@ ${capture(pass_turn)}
 wgmma_wait<1>(s);
 release(k_empty, ring);
 %   if kept or not score.identity then
-${capture(edit_scores, kept)}
+${capture(scores.edit, kept)}
 %   end
 float sum[2];
 %   if kept or entry.every_peak then
@@ -428,11 +353,7 @@ ${spec.name}_${entry.name}(
     named_barrier_arrive(1, 256); /* the first turn is the first consumer's */
 % end
   const int thread_row = warp % 4 * 16 + lane / 4, thread_column = lane % 4 * 2;
-% if score.identity then
-  const float slope = multiply(args.softmax_scale, LOG2_E);
-% else
-  const float slope = LOG2_E; /* the scale is in the scores already */
-% end
+  const float slope = ${scores.factor and "multiply(" .. scores.factor .. ", LOG2_E)" or "LOG2_E"};
   const unsigned k = tile_word(k_ring, 16), v = tile_word(v_ring, KEYS * CHUNK_ROW);
   const unsigned warp_strips = strips + (warp - 4) * STRIPS * STRIP;
 
@@ -446,7 +367,7 @@ ${spec.name}_${entry.name}(
     const unsigned q = uniform(tile_word(q_tile, 16));
     const int rows = min(ROWS, args.seqlen_q - work.row_first - consumer * ROWS);
 % local mask_text = not mask.trivial and not mask.searched "k" and mask.predicate(position) or ""
-% local said = uniforms .. score_text .. mask_text
+% local said = uniforms .. scores.text .. mask_text
 %     .. (score.sink and text.inline(score.sink, places) or "")
 %     .. (searched and "" or walk_keys(entry).setup)
 %   for _, name in ipairs { "head", "batch" } do
@@ -502,13 +423,13 @@ ${spec.name}_${entry.name}(
       wgmma_wait<0>(s);
       release(k_empty, ring);
 % if not mask.trivial then
-      ${capture(edit_scores, position_in_last)}
+      ${capture(scores.edit, position_in_last)}
 % else
 %   if not score.identity then
-      ${capture(edit_scores)}
+      ${capture(scores.edit)}
 %   end
       if ((key_tile + 1) * KEYS > args.seqlen_k) {
-        ${capture(edit_scores, position_in_last, true)}
+        ${capture(scores.edit, position_in_last, true)}
       }
 % end
       raise_peaks(state, s, slope, both);
@@ -564,9 +485,9 @@ ${spec.name}_${entry.name}(
       if (lane % 4 == 0 && q_row < args.seqlen_q)
 % end
 % if score.sink then
-% elseif score.identity then
+% elseif scores.factor then
         lse[q_row] = is_zero(sum) ? MINUS_INFINITY
-                                 : multiply_add(state.peak[row], args.softmax_scale,
+                                 : multiply_add(state.peak[row], ${scores.factor},
                                                 multiply(log2_approx(sum), LN_2));
 % else
         lse[q_row] =

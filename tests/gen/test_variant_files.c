@@ -203,6 +203,30 @@ static void gpu_masks_are_short(void **state) {
   render_free(&result);
 }
 
+/* In a loop over keys a distance grows by a multiply-add, whose sign a mask may tell; a scale and a cap
+   are no factors of each score; four tanh take one division, but only where all four pairs are
+   kept. What jumps is reckoned as it is written. */
+static void gpu_scores_are_short(void **state) {
+  (void)state;
+  assert_text("fwd sm90 bf16 d64 causal alibi",
+              "begin_1[row] = multiply((float)(q_position - k_position), uniform_1);|"
+              "s[i] = multiply_add(s[i], args.softmax_scale, multiply_add(alibi_slopes,");
+  assert_text("fwd sm90 bf16 d64 window alibi",
+              "begin_1[row] = (float)(q_position - k_position);|magnitude(multiply_add(-1.0f,");
+  assert_text("fwd sm90 bf16 d64 causal softcap",
+              "const float slope = multiply(args.p.softcap_cap, LOG2_E);|"
+              "s[i] = multiply_add(inverse_of(one_and_power(multiply(s[i], uniform_1))), -2.0f,|"
+              "inverse_1[e] = one_and_power(multiply(s[i], uniform_1));|invert_four(inverse_1);|"
+              "multiply_add(state.peak[row], args.p.softcap_cap,");
+  write_variant("ahead", "score = function(s, at) return s + 0.5 * abs(at.k - at.q + 3) end");
+  assert_text("fwd sm90 bf16 d64 causal ahead", "magnitude(");
+  write_variant("behind", "score = function(s, at) return s + 0.5 * abs(at.k - at.q - 3) end");
+  assert_text("fwd sm90 bf16 d64 causal behind",
+              "begin_1[row] = multiply((float)-(k_position - q_position - 3), 0.5f);");
+  write_variant("jumps", "score = function(s) return floor(s) + tanh(s) end");
+  assert_text("fwd sm90 bf16 d64 jumps", "rounded_down(mul_1)|hyperbolic_tangent(mul_1)");
+}
+
 /* Gradients by tables keep the pairs of a tile in shared memory, of which a block has so much. */
 static void more_tables_than_a_block_holds_are_refused_in_words(void **state) {
   char body[2048] = "params = {";
@@ -272,6 +296,7 @@ int main(void) {
       EMPTY(derivatives_share_and_cancel),
       EMPTY(integers_stay_integers),
       EMPTY(gpu_masks_are_short),
+      EMPTY(gpu_scores_are_short),
       EMPTY(more_tables_than_a_block_holds_are_refused_in_words),
       EMPTY(parameters_come_in_slot_order),
       EMPTY(parameter_text_is_checked),
