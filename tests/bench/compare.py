@@ -424,11 +424,41 @@ def run_variants(options):
                 pathlib.Path(options.save).write_text(json.dumps(runs))
 
 
+def of_flex(run, name, key):
+    """A figure of `name` and, in brackets, FlexAttention's."""
+    def written(contestant):
+        values = run[key].get(contestant, "-")
+        if key == "tflops" and contestant in run[key]:
+            values = statistics.median(values)
+        return values if values == "-" else f"{values:.2f}" if key == "first_s" else f"{values:.0f}"
+
+    return f"{written(name)} ({written('flex')})"
+
+
+def print_variants_short(runs):
+    """For a README: a line for each problem and way."""
+    print("| TFLOP/s, MiB, s (FlexAttention's) | forward | backward | memory of both | first call forward | first call "
+          "backward |\n|---|" + "---|" * 5)
+    both = {}
+    for run in runs:
+        both.setdefault(run["problem"], {})[run["pass"]] = run
+    for problem, of in both.items():
+        for name in of["fwd"]["tflops"] if len(of) == 2 else ():
+            if name != "flex":
+                limited = " within a workspace_limit" if name == "fagen_limited" else ""
+                figures = [of_flex(of[which], name, key) for key, which in (
+                    ("tflops", "fwd"), ("tflops", "bwd"), ("mib", "bwd"), ("first_s", "fwd"), ("first_s", "bwd"))]
+                print(f"| {problem}{limited} | " + " | ".join(figures) + " |")
+
+
 def show_variants(options):
+    runs = [run for file in options.show for run in json.loads(pathlib.Path(file).read_text())]
+    if options.short:
+        print_variants_short(runs)
+        return
     print_variant_head(options.markdown)
-    for file in options.show:
-        for run in json.loads(pathlib.Path(file).read_text()):
-            print_variant(run, options.markdown)
+    for run in runs:
+        print_variant(run, options.markdown)
 
 
 def main():

@@ -67,8 +67,9 @@ speed
   compare --show "$runs/sm80.json" --markdown | grep '^|'
   printf '\nTarget `sm90`:\n'
   compare --show "$runs/best.json" --short | sed 's/^\(fwd\|bwd\|deterministic\):/- &/'
-  printf '\nVariants; TFLOP/s count the pairs that the mask keeps, MiB what forward and backward take:\n\n'
-  compare --variants --show "$runs/variants.json" --markdown
+  printf '\nVariants: TFLOP/s of the pairs that the mask keeps; O, LSE, all gradients and workspace; first calls\n'
+  printf 'that find nothing on disk (`compare.py --variants` says what the problems are):\n\n'
+  compare --variants --show "$runs/variants.json" --short
 } >"$runs/tables.md"
 cat "$runs/tables.md"
 if [ "$readme" ]; then
