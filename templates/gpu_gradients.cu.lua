@@ -4,7 +4,7 @@
 % if #gradients.walks > 0 then
 
 /* ---- Gradients of parameters that scores read --------------------------------------------------
- * S and dP are formed again, SIDE queries x SIDE keys at a time, each warp a quarter. What a pair
+ * S and dP are formed again, QUERIES x KEYS at a time, each warp a square of them. What a pair
  * adds to a gradient is P * (dP - D) times the derivative of its score. A block has tiles of one
  * axis, of one query head, and sums over the tiles of the other that the mask leaves, in one order,
  * into its part of the workspace. */
@@ -16,22 +16,25 @@ namespace gradients {
 %   end
 
 enum {
-  SIDE = ${gradients.side},
-  PITCH = SIDE + 8, /* floats from one row of pairs to the next */
+  PART = ${gradients.part}, /* rows and columns of a warp */
   WARPS = ${gradients.warps},
-  THREADS = 32 * WARPS
+  THREADS = 32 * WARPS,
+  QUERIES = 2 * PART,
+  KEYS = WARPS / 2 * PART,
+  PITCH = KEYS + 8, /* floats from one row of pairs to the next */
+  PAIR_BYTES = 4 * QUERIES * PITCH
 };
 
 %   include "gpu_gradients_tiles.cu.lua"
 
 %   include "gpu_gradients_kinds.cu.lua"
 % end
-% local types = { sum = "sum", row = "row_sums", key = "key_sums", diagonal = "diagonal_sums",
+% local types = { sum = "sum", row = "row_sums", key = "key_sums", diagonal = "diagonal_sums<%s1>",
 %   distance = "distance_sums", pair = "pair_sums" }
 % -- The statements of a read at each stage of a walk, those for its kind.
 % local function say(format, ...) return text.wrap(string.format(format, ...)) end
 % local function begin_block(read)
-${types[read.kind]} ${read.name};
+${types[read.kind]:format(read.sign)} ${read.name};
 %   if read.kind == "sum" then
 ${read.name}.begin();
 %   elseif read.length then
@@ -57,14 +60,13 @@ ${say("%s.begin_tile(%s);", read.name, gradients.element_of_diagonal(walk, read)
 ${say("%s.add_pair(%s);", read.name, value)}
 % end
 % local function end_tile(walk, read)
-%   if read.kind == "diagonal" then
-${read.name}.end_tile<${read.sign}1>();
-%   elseif read.kind == "distance" then
+%   if read.kind == "distance" then
 {
-  const int diagonal = (int)threadIdx.x - (SIDE - 1), distance = diagonal + k_first - q_first;
+  const int diagonal = (int)threadIdx.x - (QUERIES - 1);
+  const int distance = diagonal + k_first - q_first;
   ${say("%s.end_tile(diagonal, %s);", read.name, gradients.element_of_distance(walk, read))}
 }
-%   elseif read.kind == "sum" or read.kind == "pair" then
+%   elseif read.kind ~= "row" and read.kind ~= "key" then
 ${read.name}.end_tile();
 %   end
 % end
@@ -93,9 +95,9 @@ ${read.name}.end();
 % local function add_pairs(walk, masked)
 %   local said = walk.pair .. (masked and walk.predicate or "") .. (walk.keeps and " row column" or "")
 #pragma unroll
-for (int i = 0; i < SIDE / 32; ++i) {
+for (int i = 0; i < PART / 16; ++i) {
 #pragma unroll
-  for (int j = 0; j < SIDE / 16; ++j) {
+  for (int j = 0; j < PART / 8; ++j) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       ${score.declared(places, said)}
@@ -124,15 +126,16 @@ for (int i = 0; i < SIDE / 32; ++i) {
 wait_copies<0>();
 __syncthreads(); /* the tiles have arrived */
 %   if by_keys and gradients.names_position(walk, "q", masked) then
-const int q_first = tile * SIDE + shift;
+const int q_first = tile * QUERIES + shift;
 %   elseif not by_keys and gradients.names_position(walk, "k", masked) then
-const int k_first = tile * SIDE;
+const int k_first = tile * KEYS;
 %   end
-float minus_lse[SIDE / 32][2], d[SIDE / 32][2];
-load_statistics(minus_lse, d, at, ${by_keys and "tile" or "query_tile"} * SIDE + first_row, args.seqlen_q);
-float s[SIDE / 32][SIDE / 16][4] = {}, dp[SIDE / 32][SIDE / 16][4] = {};
-operand<DIM_QK>::add_product(s, shared + Q_TILE, shared + K_TILE);
-operand<DIM_V>::add_product(dp, shared + DOUT_TILE, shared + V_TILE);
+const int first_query = ${by_keys and "tile" or "query_tile"} * QUERIES + first_row;
+float minus_lse[PART / 16][2], d[PART / 16][2];
+load_statistics(minus_lse, d, at, first_query, args.seqlen_q);
+float s[PART / 16][PART / 8][4] = {}, dp[PART / 16][PART / 8][4] = {};
+add_product<DIM_QK>(s, shared + Q_TILE, shared + K_TILE);
+add_product<DIM_V>(dp, shared + DOUT_TILE, shared + V_TILE);
 __syncthreads(); /* nobody reads the tiles any more */
 if (tile + 1 < ${walk.finish})
   ${by_keys and "load_queries" or "load_keys"}(args, at, shared, tile + 1);
@@ -151,10 +154,10 @@ ${capture(end_tile, walk, read)}
 %   local names_last = gradients.setup_mentions(walk, last)
 %   local names = gradients.names_position(walk, axis, walk.masked) or gradients.setup_mentions(walk, first)
 %   if names or names_last then
-const int ${first} = ${axis == "k" and "key_tile * SIDE" or "query_tile * SIDE + shift"};
+const int ${first} = ${axis == "k" and "key_tile * KEYS" or "query_tile * QUERIES + shift"};
 %   end
 %   if names_last then
-const int ${last} = ${first} + SIDE - 1;
+const int ${last} = ${first} + ${axis == "k" and "KEYS" or "QUERIES"} - 1;
 %   end
 % end
 % local function names_shift(walk)
@@ -179,10 +182,10 @@ ${spec.name}_${walk.entry}(
   const int batch = any_head / args.heads_q, head = any_head - batch * args.heads_q;
   const head_at at = find_head(args, batch, head);
 %   if by_keys or gradients.setup_mentions(walk, "key_tiles") then
-  const int key_tiles = (args.seqlen_k + SIDE - 1) / SIDE;
+  const int key_tiles = (args.seqlen_k + KEYS - 1) / KEYS;
 %   end
 %   if not by_keys or gradients.setup_mentions(walk, "query_tiles") then
-  const int query_tiles = (args.seqlen_q + SIDE - 1) / SIDE;
+  const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
 %   end
 %   if names_shift(walk) then
 
@@ -192,17 +195,17 @@ ${spec.name}_${walk.entry}(
   ${walk.uniforms}
 
   /* Where the pairs of this lane begin in a tile. */
-  const int first_row = threadIdx.x / 32 % 2 * (SIDE / 2) + threadIdx.x % 32 / 4;
+  const int first_row = threadIdx.x / 32 % 2 * PART + threadIdx.x % 32 / 4;
 %   if columns then
-  const int first_column = threadIdx.x / 64 * (SIDE / 2) + threadIdx.x % 4 * 2;
+  const int first_column = threadIdx.x / 64 * PART + threadIdx.x % 4 * 2;
 %   end
 %   if spec.dim_qk % 16 ~= 0 then
-  operand<DIM_QK>::clear(tiles + Q_TILE);
-  operand<DIM_QK>::clear(tiles + K_TILE);
+  operand<QUERIES, DIM_QK>::clear(tiles + Q_TILE);
+  operand<KEYS, DIM_QK>::clear(tiles + K_TILE);
 %   end
 %   if spec.dim_v % 16 ~= 0 then
-  operand<DIM_V>::clear(tiles + DOUT_TILE);
-  operand<DIM_V>::clear(tiles + V_TILE);
+  operand<QUERIES, DIM_V>::clear(tiles + DOUT_TILE);
+  operand<KEYS, DIM_V>::clear(tiles + V_TILE);
 %   end
 %   for _, read in ipairs(walk.reads) do
   ${capture(begin_block, read)}

@@ -107,23 +107,28 @@ gradients.walks = walks
 
 -- ---- Tiles ----------------------------------------------------------------------------------------
 
-gradients.warps = 4
-local warps = gradients.warps
+-- A warp has `part` rows and columns of S; two warps share the queries of a tile, warps / 2 its keys.
+-- Keys are what most walks stay on: 96 of them bring two thirds of the loads from L2 that 64 need, and
+-- leave room for two blocks at 128 columns.
+local shapes = { { part = 32, warps = 6 }, { part = 32, warps = 4 }, { part = 16, warps = 4 } }
 
--- Bytes of tiles with `side` rows, as gpu_gradients_tiles.cu.lua has them.
-local function tile_bytes(side)
+-- Bytes of the tiles of Q, dO, K and V, as gpu_gradients_tiles.cu.lua has them.
+local function tile_bytes(shape)
   local function row_bytes(dim) return (dim + 15) // 16 * 32 + 16 end
-  return 2 * side * (row_bytes(spec.dim_qk) + row_bytes(spec.dim_v))
+  local rows = 2 * shape.part + shape.warps // 2 * shape.part
+  return rows * (row_bytes(spec.dim_qk) + row_bytes(spec.dim_v))
 end
 
 -- Bytes of the pairs of one tile that are kept to be summed.
-local function pair_bytes(side) return 4 * side * (side + 8) end
+local function pair_bytes(shape)
+  return 4 * 2 * shape.part * (shape.warps // 2 * shape.part + 8)
+end
 
 -- How many such a walk keeps; notes where each read has its own.
 local function count_kept(walk)
   local kept = 0
   for _, read in ipairs(walk.reads) do
-    read.pairs = kept == 0 and "PAIRS" or string.format("PAIRS + %d * 4 * SIDE * PITCH", kept)
+    read.pairs = kept == 0 and "PAIRS" or string.format("PAIRS + %d * PAIR_BYTES", kept)
     kept = kept + (read.kind == "pair" and 2 or read.index and 1 or 0) -- with elements
   end
   return kept
@@ -136,20 +141,27 @@ for _, walk in ipairs(walks) do
 end
 
 -- What a block may have, but for the few bytes of its sums.
-local most_bytes = 1024 * (({ [80] = 162, [90] = 226, [100] = 226 })[spec.arch] or 98)
+local most_bytes = 1024 * (({ [80] = 161, [90] = 225, [100] = 225 })[spec.arch] or 97)
 
-local function fits(side) return tile_bytes(side) + most_kept * pair_bytes(side) <= most_bytes end
-
-gradients.side = fits(64) and 64 or 32
-if not fits(gradients.side) then
+local shape
+for _, candidate in ipairs(shapes) do
+  local fits = tile_bytes(candidate) + most_kept * pair_bytes(candidate) <= most_bytes
+  shape = shape or fits and candidate
+end
+if not shape then
+  local least = shapes[#shapes]
   unsupported(string.format("target %s: a block of a %s kernel with gradients keeps the pairs of at most "
     .. "%d tables of these; %d", spec.target, spec.pass,
-    (most_bytes - tile_bytes(32)) // pair_bytes(32), most_kept))
+    (most_bytes - tile_bytes(least)) // pair_bytes(least), most_kept))
 end
+local warps = shape.warps
+gradients.part, gradients.warps = shape.part, warps
+gradients.queries, gradients.keys = 2 * shape.part, warps // 2 * shape.part
 
+local registers = 168 -- of a thread, without spills
 for _, walk in ipairs(walks) do
-  walk.shared_bytes = tile_bytes(gradients.side) + walk.kept * pair_bytes(gradients.side)
-  walk.blocks_resident = math.min(3, most_bytes // walk.shared_bytes) -- of 168 registers a thread
+  walk.shared_bytes = tile_bytes(shape) + walk.kept * pair_bytes(shape)
+  walk.blocks_resident = math.min(65536 // (32 * warps * registers), most_bytes // walk.shared_bytes)
 end
 
 -- Blocks that share the tiles of a head, at most: a block's part of a table has as many elements as the
@@ -229,10 +241,11 @@ end
 local function runs_of(walk)
   local names = gradients.names
   if walk.fixed == "q" then
-    return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last", tile = gradients.side,
+    return mask.runs { walked = "k", fixed = "q", first = "q_first", last = "q_last", tile = gradients.keys,
       tiles = "key_tiles", length = "args.seqlen_k", integer = "int", cut = true, names = names }
   end
-  return mask.runs { walked = "q", fixed = "k", first = "k_first", last = "k_last", tile = gradients.side,
+  return mask.runs { walked = "q", fixed = "k", first = "k_first", last = "k_last",
+    tile = gradients.queries,
     tiles = "query_tiles", length = "args.seqlen_q", shift = "shift", integer = "int",
     inside = "k_last < args.seqlen_k", names = names,
     searched = walk.searched and "args.searched[batch * key_tiles + key_tile]" }

@@ -12,7 +12,11 @@ DEVICE float sum_of_block(float x) {
   if (threadIdx.x % 32 == 0)
     of_warps[threadIdx.x / 32] = x;
   __syncthreads();
-  return add(add(of_warps[0], of_warps[1]), add(of_warps[2], of_warps[3]));
+  x = of_warps[0];
+#pragma unroll
+  for (int warp = 1; warp < WARPS; ++warp)
+    x = add(x, of_warps[warp]);
+  return x;
 }
 
 % end
@@ -34,15 +38,20 @@ struct sum {
 
 % end
 % if kinds.row or kinds.key then
-/* Sums of lines of a tile, rows or columns, that two warps share. */
-struct line_sums {
-  float of_warps[2][SIDE];
+/* Sums of lines of a tile, rows or columns, that some warps share. */
+template <int lines, int warps> struct line_sums {
+  float of_warps[warps][lines];
 
   /* To the workspace, for the lines of a tile of some head. */
   MEMBER void store(float *parts, long long any_head, int tile, int length) const {
-    const int line = threadIdx.x, place = tile * SIDE + line;
-    if (line < SIDE && place < length)
-      parts[any_head * length + place] = add(of_warps[0][line], of_warps[1][line]);
+    const int line = threadIdx.x, place = tile * lines + line;
+    if (line >= lines || place >= length)
+      return;
+    float sum = of_warps[0][line];
+#pragma unroll
+    for (int warp = 1; warp < warps; ++warp)
+      sum = add(sum, of_warps[warp][line]);
+    parts[any_head * length + place] = sum;
   }
 };
 
@@ -50,19 +59,19 @@ struct line_sums {
 % if kinds.row then
 /* Of the pairs of each query. */
 struct row_sums {
-  float of_lane[SIDE / 32][2];
+  float of_lane[PART / 16][2];
 
   MEMBER void begin() {
 #pragma unroll
-    for (int i = 0; i < SIDE / 16; ++i)
+    for (int i = 0; i < PART / 8; ++i)
       of_lane[i / 2][i % 2] = 0.0f;
   }
   MEMBER void add_pair(int i, int e, float x) { of_lane[i][e / 2] = add(of_lane[i][e / 2], x); }
   MEMBER void end(float *parts, int any_head, int first_row, int tile, int length) const {
-    __shared__ line_sums sums;
+    __shared__ line_sums<QUERIES, WARPS / 2> sums;
     __syncthreads(); /* nobody reads earlier sums any more */
 #pragma unroll
-    for (int i = 0; i < SIDE / 16; ++i) {
+    for (int i = 0; i < PART / 8; ++i) {
       float x = of_lane[i / 2][i % 2];
 #pragma unroll
       for (int distance = 1; distance < 4; distance *= 2)
@@ -79,19 +88,19 @@ struct row_sums {
 % if kinds.key then
 /* Of the pairs of each key. */
 struct key_sums {
-  float of_lane[SIDE / 16][2];
+  float of_lane[PART / 8][2];
 
   MEMBER void begin() {
 #pragma unroll
-    for (int i = 0; i < SIDE / 8; ++i)
+    for (int i = 0; i < PART / 4; ++i)
       of_lane[i / 2][i % 2] = 0.0f;
   }
   MEMBER void add_pair(int j, int e, float x) { of_lane[j][e % 2] = add(of_lane[j][e % 2], x); }
   MEMBER void end(float *parts, int any_head, int first_column, int tile, int length) const {
-    __shared__ line_sums sums;
+    __shared__ line_sums<KEYS, 2> sums;
     __syncthreads(); /* nobody reads earlier sums any more */
 #pragma unroll
-    for (int i = 0; i < SIDE / 8; ++i) {
+    for (int i = 0; i < PART / 4; ++i) {
       float x = of_lane[i / 2][i % 2];
 #pragma unroll
       for (int distance = 4; distance < 32; distance *= 2)
@@ -110,19 +119,19 @@ struct key_sums {
 DEVICE float sum_of_diagonal(const float *pairs, int distance) {
   float sum = 0.0f;
 #pragma unroll 16
-  for (int row = 0; row < SIDE; ++row)
-    if (row + distance >= 0 && row + distance < SIDE)
+  for (int row = 0; row < QUERIES; ++row)
+    if (row + distance >= 0 && row + distance < KEYS)
       sum = add(sum, pairs[row * PITCH + row + distance]);
   return sum;
 }
 
 % end
 % if kinds.diagonal then
-/* Into a table that is read at a distance. Each diagonal of a tile belongs to one element: to the
- * first and the last, all that are beyond. */
-struct diagonal_sums {
+/* Into a table that is read at sign * distance + a number. Each diagonal of a tile belongs to one
+ * element: to the first and the last, all that are beyond. */
+template <int sign> struct diagonal_sums {
   float *sums, *pairs;
-  int length, at; /* the element of the tile's own diagonal, were the table without ends */
+  int length, at, most; /* elements of the pair 0, 0 of a tile and the most of it, without ends */
   float first, last, of_tile;
   bool spread; /* whether not all pairs of the tile belong to one end */
 
@@ -136,7 +145,8 @@ struct diagonal_sums {
   }
   MEMBER void begin_tile(int element) {
     at = element;
-    spread = at + SIDE > 1 && at - SIDE < length - 2;
+    most = at + (sign > 0 ? KEYS : QUERIES) - 1;
+    spread = most > 0 && most - (QUERIES + KEYS - 2) < length - 1;
     of_tile = 0.0f;
   }
   MEMBER void add_pair(int row, int column, float x) {
@@ -145,14 +155,14 @@ struct diagonal_sums {
     else
       of_tile = add(of_tile, x);
   }
-  template <int sign> MEMBER void end_tile() {
-    int element = at;
+  MEMBER void end_tile() {
+    int element = most;
     if (spread) {
       __syncthreads(); /* all pairs are there */
-      const int distance = (int)threadIdx.x - (SIDE - 1);
+      const int distance = (int)threadIdx.x - (QUERIES - 1);
       of_tile = sum_of_diagonal(pairs, distance); /* 0 past the last diagonal */
-      element += sign * min(distance, SIDE - 1);
-      if (distance < SIDE && element > 0 && element < length - 1)
+      element = at + sign * min(distance, KEYS - 1);
+      if (distance < KEYS && element > 0 && element < length - 1)
         sums[element] = add(sums[element], of_tile);
     }
     if (element <= 0)
@@ -228,7 +238,7 @@ struct pair_sums : table_sums {
   MEMBER void begin(float *parts, int length, unsigned char *pairs_place) {
     table_sums::begin(parts, length);
     pairs = (float *)pairs_place;
-    elements = (int *)(pairs_place + 4 * SIDE * PITCH);
+    elements = (int *)(pairs_place + PAIR_BYTES);
   }
   MEMBER void add_pair(int row, int column, float x, int element) {
     pairs[row * PITCH + column] = x;
@@ -237,8 +247,8 @@ struct pair_sums : table_sums {
   MEMBER void end_tile() {
     __syncthreads(); /* all pairs are there */
 #pragma unroll 1
-    for (int pair = threadIdx.x; pair < SIDE * SIDE; pair += THREADS) {
-      const int place = pair / SIDE * PITCH + pair % SIDE;
+    for (int pair = threadIdx.x; pair < QUERIES * KEYS; pair += THREADS) {
+      const int place = pair / KEYS * PITCH + pair % KEYS;
       add_lanes(elements[place], pairs[place]);
     }
   }

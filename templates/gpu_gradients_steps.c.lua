@@ -4,8 +4,7 @@
 % local sm90 = spec.target == "sm90"
 % if #gradients.reads > 0 then
 /* Blocks that share the tiles of a head: fewer where each leaves much. */
-static long long blocks_of_head(long long length, long long part_length) {
-  const long long tiles = (length + ${gradients.side - 1}) / ${gradients.side};
+static long long blocks_of_head(long long tiles, long long part_length) {
   long long most = ${gradients.most_blocks};
   while (most > ${gradients.few_blocks} && most * part_length > ${gradients.most_blocks * 4096})
     most /= 2;
@@ -19,8 +18,10 @@ static long long place_parts(gradient_args *args, const fa_problem *in, float *f
   long long floats = 0;
   const long long heads = in->batch * in->heads_q;
 % for _, walk in ipairs(gradients.walks) do
-%   local shared = string.format("const long long %s = blocks_of_head(in->seqlen_%s, %s);", walk.blocks,
-%     walk.fixed, gradients.part_length(walk))
+%   local tile = walk.fixed == "k" and gradients.keys or gradients.queries
+%   local tiles = string.format("(in->seqlen_%s + %d) / %d", walk.fixed, tile - 1, tile)
+%   local shared = string.format("const long long %s = blocks_of_head(%s, %s);", walk.blocks, tiles,
+%     gradients.part_length(walk))
   ${text.wrap(shared)}
   args->${walk.blocks} = (int)${walk.blocks};
 % end
@@ -62,17 +63,18 @@ static void *add_entry(fa_plan *out, const char *entry, long long blocks, unsign
 % if searched then
 
 static long long bounds_bytes(const fa_problem *in) {
-  const long long tiles = (in->seqlen_k + ${gradients.side - 1}) / ${gradients.side};
+  const long long tiles = (in->seqlen_k + ${gradients.keys - 1}) / ${gradients.keys};
   return in->batch * tiles * (long long)sizeof(tile_bounds);
 }
 
-/* Looks for tiles of SIDE x SIDE, where those of main are others. */
+/* Looks for the tiles of these kernels, whose sizes are others than main's. */
 static const tile_bounds *add_gradient_search(fa_plan *out, const fa_problem *in) {
   search_args search;
   search.seqlen_q = (int)in->seqlen_q;
   search.seqlen_k = (int)in->seqlen_k;
   search.heads_q = (int)in->heads_q;
-  search.fixed = search.walked = ${gradients.side};
+  search.fixed = ${gradients.keys};
+  search.walked = ${gradients.queries};
   search.searched = add_part(out, in, "gradient bounds", bounds_bytes(in));
   set_parameters(&search.p, in);
   const long long blocks = bounds_bytes(in) / (long long)sizeof(tile_bounds);

@@ -4,65 +4,66 @@
 %   include "gpu_mma.cu.lua"
 
 % end
-/* SIDE rows of a tensor in shared memory, columns filled up with zeros to a multiple of 16. Rows
- * are an odd number of 16-byte chunks apart: ldmatrix, which reads one chunk of 8 rows at once,
- * finds them in different banks. */
-template <int dim> struct operand {
-  enum { STEPS = (dim + 15) / 16, ROW_BYTES = 32 * STEPS + 16, BYTES = SIDE * ROW_BYTES };
+/* Rows of a tensor in shared memory, columns filled up with zeros to a multiple of 16. Rows are an
+ * odd number of 16-byte chunks apart: ldmatrix, which reads one chunk of 8 rows at once, finds them
+ * in different banks. */
+template <int rows, int dim> struct operand {
+  enum { STEPS = (dim + 15) / 16, ROW_BYTES = 32 * STEPS + 16, BYTES = rows * ROW_BYTES };
 
   /* Starts copying rows from `first` on; past `length` come zeros. */
-  static MEMBER void load(unsigned to, const element *rows, long long stride, int first,
+  static MEMBER void load(unsigned to, const element *tensor, long long stride, int first,
                           int length) {
 #pragma unroll
-    for (int i = threadIdx.x; i < SIDE * (dim / 8); i += THREADS) {
+    for (int i = threadIdx.x; i < rows * (dim / 8); i += THREADS) {
       const int row = i / (dim / 8), chunk = i % (dim / 8);
       const bool inside = first + row < length;
       copy_async(to + row * ROW_BYTES + 16 * chunk,
-                 rows + (inside ? first + row : 0) * stride + 8 * chunk, inside ? 16 : 0);
+                 tensor + (inside ? first + row : 0) * stride + 8 * chunk, inside ? 16 : 0);
     }
   }
 % if odd then
 
   /* Clears the columns that products sum over and that are none of the tensor's. */
   static MEMBER void clear(unsigned char *tile) {
-    for (int row = threadIdx.x; row < SIDE && dim % 16 != 0; row += THREADS)
+    for (int row = threadIdx.x; row < rows && dim % 16 != 0; row += THREADS)
       *(uint4 *)(tile + row * ROW_BYTES + 2 * dim) = make_uint4(0, 0, 0, 0);
   }
 % end
+};
 
-  /* c += a b^T for the warp's quarter of c: c[i] is its i-th 16 rows, c[i][j] 8 columns of them. */
-  static MEMBER void add_product(float (&c)[SIDE / 32][SIDE / 16][4], unsigned a, unsigned b) {
-    const int lane = threadIdx.x % 32, half_of_rows = threadIdx.x / 32 % 2;
-    const int half_of_columns = threadIdx.x / 64;
-    a += (half_of_rows * SIDE / 2 + lane % 16) * ROW_BYTES + lane / 16 * 16;
-    b += (half_of_columns * SIDE / 2 + lane % 8 + lane / 16 * 8) * ROW_BYTES + lane / 8 % 2 * 16;
+/* c += a b^T for the warp's part of c: c[i] is its i-th 16 rows, c[i][j] 8 columns of them. */
+template <int dim>
+DEVICE void add_product(float (&c)[PART / 16][PART / 8][4], unsigned a, unsigned b) {
+  enum { STEPS = operand<1, dim>::STEPS, ROW_BYTES = operand<1, dim>::ROW_BYTES };
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  a += (warp % 2 * PART + lane % 16) * ROW_BYTES + lane / 16 * 16;
+  b += (warp / 2 * PART + lane % 8 + lane / 16 * 8) * ROW_BYTES + lane / 8 % 2 * 16;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      unsigned left[SIDE / 32][4];
+  for (int step = 0; step < STEPS; ++step) {
+    unsigned left[PART / 16][4];
 #pragma unroll
-      for (int i = 0; i < SIDE / 32; ++i)
-        load_matrices(left[i], a + 16 * i * ROW_BYTES + 32 * step);
+    for (int i = 0; i < PART / 16; ++i)
+      load_matrices(left[i], a + 16 * i * ROW_BYTES + 32 * step);
 #pragma unroll
-      for (int j = 0; j < SIDE / 32; ++j) {
-        unsigned right[4];
-        load_matrices(right, b + 16 * j * ROW_BYTES + 32 * step);
+    for (int j = 0; j < PART / 16; ++j) {
+      unsigned right[4];
+      load_matrices(right, b + 16 * j * ROW_BYTES + 32 * step);
 #pragma unroll
-        for (int i = 0; i < SIDE / 32; ++i) {
-          mma(c[i][2 * j], left[i], right[0], right[1]);
-          mma(c[i][2 * j + 1], left[i], right[2], right[3]);
-        }
+      for (int i = 0; i < PART / 16; ++i) {
+        mma(c[i][2 * j], left[i], right[0], right[1]);
+        mma(c[i][2 * j + 1], left[i], right[2], right[3]);
       }
     }
   }
-};
+}
 
 /* Where tiles are in shared memory; after them come pairs. */
 enum {
   Q_TILE = 0,
-  K_TILE = Q_TILE + operand<DIM_QK>::BYTES,
-  DOUT_TILE = K_TILE + operand<DIM_QK>::BYTES,
-  V_TILE = DOUT_TILE + operand<DIM_V>::BYTES,
-  PAIRS = V_TILE + operand<DIM_V>::BYTES
+  DOUT_TILE = Q_TILE + operand<QUERIES, DIM_QK>::BYTES,
+  K_TILE = DOUT_TILE + operand<QUERIES, DIM_V>::BYTES,
+  V_TILE = K_TILE + operand<KEYS, DIM_QK>::BYTES,
+  PAIRS = V_TILE + operand<KEYS, DIM_V>::BYTES
 };
 
 /* One query head. */
@@ -85,21 +86,23 @@ DEVICE head_at find_head(const gradient_args &args, int batch, int head) {
 
 /* Starts copying a tile of Q and dO, or of K and V. */
 DEVICE void load_queries(const gradient_args &args, const head_at &at, unsigned shared, int tile) {
-  operand<DIM_QK>::load(shared + Q_TILE, at.q, args.q.stride_seq, tile * SIDE, args.seqlen_q);
-  operand<DIM_V>::load(shared + DOUT_TILE, at.dout, args.dout.stride_seq, tile * SIDE,
-                       args.seqlen_q);
+  operand<QUERIES, DIM_QK>::load(shared + Q_TILE, at.q, args.q.stride_seq, tile * QUERIES,
+                                 args.seqlen_q);
+  operand<QUERIES, DIM_V>::load(shared + DOUT_TILE, at.dout, args.dout.stride_seq, tile * QUERIES,
+                                args.seqlen_q);
 }
 
 DEVICE void load_keys(const gradient_args &args, const head_at &at, unsigned shared, int tile) {
-  operand<DIM_QK>::load(shared + K_TILE, at.k, args.k.stride_seq, tile * SIDE, args.seqlen_k);
-  operand<DIM_V>::load(shared + V_TILE, at.v, args.v.stride_seq, tile * SIDE, args.seqlen_k);
+  operand<KEYS, DIM_QK>::load(shared + K_TILE, at.k, args.k.stride_seq, tile * KEYS,
+                              args.seqlen_k);
+  operand<KEYS, DIM_V>::load(shared + V_TILE, at.v, args.v.stride_seq, tile * KEYS, args.seqlen_k);
 }
 
 /* -LSE in exponents of 2, and D, of the rows of this lane, the first of which is `row`. */
-DEVICE void load_statistics(float (&minus_lse)[SIDE / 32][2], float (&d)[SIDE / 32][2],
+DEVICE void load_statistics(float (&minus_lse)[PART / 16][2], float (&d)[PART / 16][2],
                             const head_at &at, int row, int length) {
 #pragma unroll
-  for (int i = 0; i < SIDE / 32; ++i) {
+  for (int i = 0; i < PART / 16; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int here = row + 16 * i + 8 * h;
