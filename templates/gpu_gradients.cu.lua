@@ -136,17 +136,27 @@ load_statistics(minus_lse, d, at, first_query, args.seqlen_q);
 float s[PART / 16][PART / 8][4] = {}, dp[PART / 16][PART / 8][4] = {};
 add_product<DIM_QK>(s, shared + Q_TILE, shared + K_TILE);
 add_product<DIM_V>(dp, shared + DOUT_TILE, shared + V_TILE);
-__syncthreads(); /* nobody reads the tiles any more */
-if (tile + 1 < ${walk.finish})
-  ${by_keys and "load_queries" or "load_keys"}(args, at, shared, tile + 1);
-commit_copies();
 %   for _, read in ipairs(walk.reads) do
 ${capture(begin_tile, walk, read)}
+%   end
+__syncthreads(); /* nobody reads the tiles any more */
+%   local early = walk.early and walk.early .. " && " or ""
+%   local load = by_keys and "load_queries" or "load_keys"
+%   if walk.early ~= "false" then
+if (${early}tile + 1 < ${walk.finish})
+  ${load}(args, at, shared, tile + 1);
 %   end
 ${capture(add_pairs, walk, masked)}
 %   for _, read in ipairs(walk.reads) do
 ${capture(end_tile, walk, read)}
 %   end
+%   if walk.early then
+%     local late = walk.early ~= "false" and "!(" .. walk.early .. ") && " or ""
+__syncthreads(); /* nobody reads the pairs any more */
+if (${late}tile + 1 < ${walk.finish})
+  ${load}(args, at, shared, tile + 1);
+%   end
+commit_copies();
 % end
 % local function position_of_fixed(walk)
 %   local axis = walk.fixed
@@ -173,7 +183,7 @@ const int ${last} = ${first} + ${axis == "k" and "KEYS" or "QUERIES"} - 1;
 %   for _, read in ipairs(walk.reads) do columns = columns or read.index or read.kind == "key" end
 
 /* Grid: ${by_keys and "key" or "query"} tiles of a head, or fewer, x heads_q x batch, all in x. */
-extern "C" __global__ void __launch_bounds__(THREADS, ${walk.blocks_resident})
+extern "C" __global__ void __launch_bounds__(THREADS, ${gradients.blocks_resident})
 ${spec.name}_${walk.entry}(
     const __grid_constant__ gradient_args args) {
   extern __shared__ __align__(16) unsigned char tiles[];
@@ -198,14 +208,6 @@ ${spec.name}_${walk.entry}(
   const int first_row = threadIdx.x / 32 % 2 * PART + threadIdx.x % 32 / 4;
 %   if columns then
   const int first_column = threadIdx.x / 64 * PART + threadIdx.x % 4 * 2;
-%   end
-%   if spec.dim_qk % 16 ~= 0 then
-  operand<QUERIES, DIM_QK>::clear(tiles + Q_TILE);
-  operand<KEYS, DIM_QK>::clear(tiles + K_TILE);
-%   end
-%   if spec.dim_v % 16 ~= 0 then
-  operand<QUERIES, DIM_V>::clear(tiles + DOUT_TILE);
-  operand<KEYS, DIM_V>::clear(tiles + V_TILE);
 %   end
 %   for _, read in ipairs(walk.reads) do
   ${capture(begin_block, read)}

@@ -80,22 +80,26 @@ gradients.reads = reads
 
 -- ---- Walks ----------------------------------------------------------------------------------------
 
--- The axes on which blocks stay, and what is summed there: rows where they stay on queries, keys
--- where they stay on keys, and the rest on either.
+-- The axes on which blocks stay, and what is summed there: rows where they stay on queries, sums on
+-- either, and the rest where they stay on keys.
 local function wants(kind)
   for _, read in ipairs(reads) do
     if read.kind == kind then return true end
   end
 end
 
-local walks, stays_on = {}, { row = "q", key = "k" }
-local default = wants "row" and not wants "key" and "q" or "k"
+local walks, fixed_of = {}, { row = "q", key = "k", diagonal = "k", distance = "k", pair = "k" }
+fixed_of.sum = "q"
+for _, read in ipairs(reads) do
+  if fixed_of[read.kind] == "k" then fixed_of.sum = "k" end
+end
+if not wants "row" then fixed_of.sum = "k" end
 for _, fixed in ipairs { "q", "k" } do
   local walk = { fixed = fixed, reads = {} }
   walk.entry = fixed == "q" and "gradients_by_queries" or "gradients_by_keys"
   walk.blocks = fixed == "q" and "query_blocks" or "key_blocks"
   for _, read in ipairs(reads) do
-    if (stays_on[read.kind] or default) == fixed then
+    if fixed_of[read.kind] == fixed then
       read.blocks = walk.blocks
       walk.reads[#walk.reads + 1] = read
     end
@@ -108,20 +112,27 @@ gradients.walks = walks
 -- ---- Tiles ----------------------------------------------------------------------------------------
 
 -- A warp has `part` rows and columns of S; two warps share the queries of a tile, warps / 2 its keys.
--- Keys are what most walks stay on: 96 of them bring two thirds of the loads from L2 that 64 need, and
--- leave room for two blocks at 128 columns.
-local shapes = { { part = 32, warps = 6 }, { part = 32, warps = 4 }, { part = 16, warps = 4 } }
-
--- Bytes of the tiles of Q, dO, K and V, as gpu_gradients_tiles.cu.lua has them.
-local function tile_bytes(shape)
-  local function row_bytes(dim) return (dim + 15) // 16 * 32 + 16 end
-  local rows = 2 * shape.part + shape.warps // 2 * shape.part
-  return rows * (row_bytes(spec.dim_qk) + row_bytes(spec.dim_v))
-end
+-- Keys are what most walks stay on: 128 of them bring half the loads from L2 that 64 need.
+local shapes = {
+  { part = 32, warps = 8 }, { part = 32, warps = 6 }, { part = 32, warps = 4 }, { part = 16, warps = 4 },
+}
 
 -- Bytes of the pairs of one tile that are kept to be summed.
 local function pair_bytes(shape)
   return 4 * 2 * shape.part * (shape.warps // 2 * shape.part + 8)
+end
+
+-- Bytes of tiles in shared memory, as gpu_gradients_tiles.cu.lua has them: of Q and dO, of K and V.
+local function tile_bytes(shape)
+  local function row_bytes(dim) return (dim + 15) // 16 * 32 + 16 end
+  local of_both = row_bytes(spec.dim_qk) + row_bytes(spec.dim_v)
+  return 2 * shape.part * of_both, shape.warps // 2 * shape.part * of_both
+end
+
+-- Those of a block, whose pairs stand where Q and dO stood.
+local function shared_bytes(shape, kept)
+  local queries, keys = tile_bytes(shape)
+  return math.max(queries, kept * pair_bytes(shape)) + keys
 end
 
 -- How many such a walk keeps; notes where each read has its own.
@@ -139,29 +150,42 @@ for _, walk in ipairs(walks) do
   walk.kept = count_kept(walk)
   most_kept = math.max(most_kept, walk.kept)
 end
+gradients.most_kept = most_kept
 
 -- What a block may have, but for the few bytes of its sums.
 local most_bytes = 1024 * (({ [80] = 161, [90] = 225, [100] = 225 })[spec.arch] or 97)
 
 local shape
 for _, candidate in ipairs(shapes) do
-  local fits = tile_bytes(candidate) + most_kept * pair_bytes(candidate) <= most_bytes
+  local fits = shared_bytes(candidate, most_kept) <= most_bytes
   shape = shape or fits and candidate
 end
 if not shape then
   local least = shapes[#shapes]
+  local _, keys = tile_bytes(least)
   unsupported(string.format("target %s: a block of a %s kernel with gradients keeps the pairs of at most "
     .. "%d tables of these; %d", spec.target, spec.pass,
-    (most_bytes - tile_bytes(least)) // pair_bytes(least), most_kept))
+    (most_bytes - keys) // pair_bytes(least), most_kept))
 end
 local warps = shape.warps
 gradients.part, gradients.warps = shape.part, warps
 gradients.queries, gradients.keys = 2 * shape.part, warps // 2 * shape.part
 
-local registers = 168 -- of a thread, without spills
+gradients.shared_bytes = shared_bytes(shape, most_kept)
+
+local registers = 128 -- of a thread
+gradients.blocks_resident = math.min(65536 // (32 * warps * registers), most_bytes // gradients.shared_bytes)
+
+-- The next tile is loaded as soon as the last has been read, but where pairs stand in its place: when
+-- that is not so, as C.
 for _, walk in ipairs(walks) do
-  walk.shared_bytes = tile_bytes(shape) + walk.kept * pair_bytes(shape)
-  walk.blocks_resident = math.min(65536 // (32 * warps * registers), most_bytes // walk.shared_bytes)
+  for _, read in ipairs(walk.reads) do
+    if read.per_warp then
+      walk.early = "false"
+    elseif read.index and walk.early ~= "false" then
+      walk.early = (walk.early and walk.early .. " && " or "") .. "!" .. read.name .. ".spread"
+    end
+  end
 end
 
 -- Blocks that share the tiles of a head, at most: a block's part of a table has as many elements as the

@@ -127,7 +127,7 @@ static void add_gradient_steps(fa_plan *out, const fa_problem *in, const float *
 %   end
   gradient_args *${walk.fixed}_step = add_entry(
       out, "${spec.name}_${walk.entry}",
-      heads * args.${walk.blocks}, ${32 * gradients.warps}, ${walk.shared_bytes}, sizeof args);
+      heads * args.${walk.blocks}, ${32 * gradients.warps}, ${gradients.shared_bytes}, sizeof args);
   *${walk.fixed}_step = args;
 % end
 % if score.sink then

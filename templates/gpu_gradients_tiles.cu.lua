@@ -1,5 +1,5 @@
 % -- Tiles in shared memory, and the products of two, for gpu_gradients.cu.lua.
-% local odd = spec.dim_qk % 16 ~= 0 or spec.dim_v % 16 ~= 0
+% local most_kept = require("gpu_gradients").most_kept
 % if spec.target == "sm90" then
 %   include "gpu_mma.cu.lua"
 
@@ -14,21 +14,13 @@ template <int rows, int dim> struct operand {
   static MEMBER void load(unsigned to, const element *tensor, long long stride, int first,
                           int length) {
 #pragma unroll
-    for (int i = threadIdx.x; i < rows * (dim / 8); i += THREADS) {
-      const int row = i / (dim / 8), chunk = i % (dim / 8);
-      const bool inside = first + row < length;
+    for (int i = threadIdx.x; i < rows * 2 * STEPS; i += THREADS) {
+      const int row = i / (2 * STEPS), chunk = i % (2 * STEPS);
+      const bool inside = first + row < length${(spec.dim_qk % 16 ~= 0 or spec.dim_v % 16 ~= 0) and " && chunk < dim / 8" or ""};
       copy_async(to + row * ROW_BYTES + 16 * chunk,
-                 tensor + (inside ? first + row : 0) * stride + 8 * chunk, inside ? 16 : 0);
+                 tensor + (inside ? (first + row) * stride + 8 * chunk : 0), inside ? 16 : 0);
     }
   }
-% if odd then
-
-  /* Clears the columns that products sum over and that are none of the tensor's. */
-  static MEMBER void clear(unsigned char *tile) {
-    for (int row = threadIdx.x; row < rows && dim % 16 != 0; row += THREADS)
-      *(uint4 *)(tile + row * ROW_BYTES + 2 * dim) = make_uint4(0, 0, 0, 0);
-  }
-% end
 };
 
 /* c += a b^T for the warp's part of c: c[i] is its i-th 16 rows, c[i][j] 8 columns of them. */
@@ -57,13 +49,19 @@ DEVICE void add_product(float (&c)[PART / 16][PART / 8][4], unsigned a, unsigned
   }
 }
 
-/* Where tiles are in shared memory; after them come pairs. */
+/* Where things are in shared memory. */
 enum {
   Q_TILE = 0,
   DOUT_TILE = Q_TILE + operand<QUERIES, DIM_QK>::BYTES,
-  K_TILE = DOUT_TILE + operand<QUERIES, DIM_V>::BYTES,
-  V_TILE = K_TILE + operand<KEYS, DIM_QK>::BYTES,
-  PAIRS = V_TILE + operand<KEYS, DIM_V>::BYTES
+  QUERIES_END = DOUT_TILE + operand<QUERIES, DIM_V>::BYTES,
+% if most_kept > 0 then
+  PAIRS = Q_TILE, /* instead of Q and dO, when these have been read */
+  PAIRS_END = PAIRS + ${most_kept} * PAIR_BYTES,
+  K_TILE = QUERIES_END > PAIRS_END ? QUERIES_END : PAIRS_END,
+% else
+  K_TILE = QUERIES_END,
+% end
+  V_TILE = K_TILE + operand<KEYS, DIM_QK>::BYTES
 };
 
 /* One query head. */
