@@ -80,20 +80,14 @@ gradients.reads = reads
 
 -- ---- Walks ----------------------------------------------------------------------------------------
 
--- The axes on which blocks stay, and what is summed there: rows where they stay on queries, sums on
--- either, and the rest where they stay on keys.
-local function wants(kind)
-  for _, read in ipairs(reads) do
-    if read.kind == kind then return true end
-  end
-end
-
-local walks, fixed_of = {}, { row = "q", key = "k", diagonal = "k", distance = "k", pair = "k" }
-fixed_of.sum = "q"
+-- The axis on which blocks stay while a kind is summed; a sum is made beside the others.
+local fixed_of = { row = "q", key = "k", diagonal = "k", distance = "k", pair = "k" }
 for _, read in ipairs(reads) do
-  if fixed_of[read.kind] == "k" then fixed_of.sum = "k" end
+  fixed_of.sum = fixed_of.sum == "k" and "k" or fixed_of[read.kind]
 end
-if not wants "row" then fixed_of.sum = "k" end
+fixed_of.sum = fixed_of.sum or "k"
+
+local walks = {}
 for _, fixed in ipairs { "q", "k" } do
   local walk = { fixed = fixed, reads = {} }
   walk.entry = fixed == "q" and "gradients_by_queries" or "gradients_by_keys"
