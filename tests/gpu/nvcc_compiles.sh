@@ -20,6 +20,7 @@ compile() { # option of nvcc for the architecture, then a spec
 failed=0
 compile -arch=sm_80 "fwd sm80 bf16 d64 causal"
 compile -arch=sm_80 "bwd sm80 f16 d72 gqa4 det"
+compile -arch=sm_80 "bwd sm80 bf16 d64 causal bias"
 compile -arch=sm_86 "bwd sm80 bf16 d128 cc86"
 hopper=-gencode=arch=compute_90a,code=sm_90a
 compile $hopper "fwd sm90 bf16 d128 causal"
