@@ -12,7 +12,7 @@
 
 /* In 64 bits, which no sum of positions and parameters leaves. */
 namespace wide {
-% if called "min" or called "within" or called "range_of" then
+% if called "min" or called "within" then
 DEVICE long long min(long long a, long long b) { return a < b ? a : b; }
 % end
 % if called "max" or called "within" then
@@ -37,19 +37,33 @@ DEVICE long long within(long long index, long long length) {
 % if called "range_of" then
 
 /* The least and the largest of some values; of very many, what no value passes. */
+struct value_range {
+  int least, most;
+};
+DEVICE void take(value_range &range, int value) {
+  range.least = value < range.least ? value : range.least;
+  range.most = value > range.most ? value : range.most;
+}
 DEVICE void range_of(const int *values, long long count, long long *low, long long *high) {
-  enum { AT_ONCE = 16 }; /* loads, so that few waits add up */
   const long long farthest = 1LL << 31, many = 4096;
-  int least = 0x7fffffff, most = -0x7fffffff - 1;
-  for (int i = 0; i < count && count <= many; i += AT_ONCE)
-#pragma unroll
-    for (int j = i; j < i + AT_ONCE; ++j) {
-      const int value = values[min(j, count - 1)];
-      least = value < least ? value : least;
-      most = value > most ? value : most;
+  value_range range = {0x7fffffff, -0x7fffffff - 1};
+  long long i = 0;
+  if (count <= many) { /* 16 bytes at a time: each thread's values are elsewhere */
+    while (i < count && (unsigned long long)(values + i) % 16 != 0)
+      take(range, values[i++]);
+#pragma unroll 4
+    for (; i + 4 <= count; i += 4) {
+      const int4 four = *(const int4 *)(values + i);
+      take(range, four.x);
+      take(range, four.y);
+      take(range, four.z);
+      take(range, four.w);
     }
-  *low = count > many ? -farthest : count > 0 ? least : farthest;
-  *high = count > many ? farthest : count > 0 ? most : -farthest;
+    while (i < count)
+      take(range, values[i++]);
+  }
+  *low = count > many ? -farthest : count > 0 ? range.least : farthest;
+  *high = count > many ? farthest : count > 0 ? range.most : -farthest;
 }
 % end
 

@@ -440,19 +440,17 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   ${walk.bounds}
 % local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
 % local by_head = text.mentions(said, "head")
-% if by_head then
+% if by_head and not walk.heads_inside then
   int head = ${tiles.divided and "at_keys.head" or grouped and "at_keys.head_kv * GROUP" or "at_keys.head_kv"};
 % end
 % if grouped then
   int tile = ${walk.from_end and walk.finish .. " - 1" or walk.begin};
   for (int left = ${tiles.divided and "args.members" or "GROUP"} * ${walk.count}; left > 0; --left) {
-    ${capture(visit, walk.masked == "" or walk.masked)}
 %   if walk.heads_inside and by_head then
-    if (++head == (at_keys.head_kv + 1) * GROUP) {
-      head = at_keys.head_kv * GROUP;
-      tile = ${walk.before "tile"};
-    }
-%   elseif walk.heads_inside then
+    const int head = ${walk.head_at "GROUP - left % GROUP"};
+%   end
+    ${capture(visit, walk.masked == "" or walk.masked)}
+%   if walk.heads_inside then
     if (left % GROUP == 1) /* all heads have had it */
       tile = ${walk.before "tile"};
 %   elseif by_head then

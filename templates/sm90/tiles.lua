@@ -66,7 +66,9 @@ local function fill_registers()
       turns = true,
       reason = "192 rows a tile save loads from L2, thus power; S, P and O fill 160 registers" }
   end
-  if spec.dim_v <= 72 then
+  if mask.searched "k" then -- terms of the mask need registers; 1.06 of 192x80 on short documents
+    return three(64, 2, v_chunks)
+  elseif spec.dim_v <= 72 then
     return { warpgroups = 4, keys = 64, stages = 2, q_buffers = 2, strips = 1, turns = true,
       reason = "256 rows: rows of 144 bytes load badly from L2; 1.17 of 192x112" }
   elseif spec.dim_v <= 80 then

@@ -43,10 +43,16 @@ if walk.from_end then
   -- Without a gap both of its ends are 0. A run of tiles may begin or end with it.
   walk.before = function(tile) return string.format("(%s == gap_end ? gap_begin : %s) - 1", tile, tile) end
   walk.each_tile = "for (int tile = tile_end - 1; tile >= tile_begin;\n     tile = "
-      .. walk.before "tile" .. ")"
-  local heads = "int head = at_keys.head_kv * GROUP; head < (at_keys.head_kv + 1) * GROUP; ++head"
-  walk.each_tile = walk.heads_inside and walk.each_tile .. "\n  for (" .. heads .. ") {"
-      or walk.each_tile .. " {"
+      .. walk.before "tile" .. ") {"
+end
+if walk.heads_inside then
+  -- Each block begins with another head, lest all add to the same sums at once.
+  walk.head_at = function(step)
+    return string.format("at_keys.head_kv * GROUP + (%s + at_keys.first / KEYS) %% GROUP", step)
+  end
+  walk.each_tile = "for (int step = 0, tile = tile_end - 1; tile >= tile_begin;\n"
+      .. "     tile = ++step % GROUP ? tile : " .. walk.before "tile" .. ") {\n"
+      .. "  const int head = " .. walk.head_at "step" .. ";"
 end
 
 -- Where all heads of a group pass by, the bounds are computed for each head: kept, they would take

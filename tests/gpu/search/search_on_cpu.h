@@ -11,6 +11,9 @@
 #define __shared__ static
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define DEVICE static
+struct int4 {
+  int x, y, z, w;
+};
 struct place_of_thread {
   int x;
 };
