@@ -52,6 +52,9 @@ enum {
 /* Where things are in shared memory. */
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
+% if walk.heads_inside then
+  WORK = 264, /* for each buffer of Q, twice the query tile, + 1 if it needs the mask */
+% end
 % if #tiles.query_terms > 0 then
   /* Twice: -LSE in exponents of 2, then -D, then what the mask says of a query, of a query tile. */
   STATISTICS = 1024,
@@ -121,9 +124,9 @@ DEVICE unsigned scaled(const float *c, float scale, bool any) {
 % include "sm90/convert_sums.cu.lua"
 
 % include(wide and "sm90/bwd_columns.cu.lua" or "sm90/bwd_keys.cu.lua")
-% local function each_head(body)
+% local function each_head(body, ends)
 %   if walk.heads_inside then
-${walk.ends}
+${ends or walk.ends}
 ${capture(body)}
 %   elseif grouped then
 ${tiles.each_head} {
@@ -164,6 +167,9 @@ ${walk.each_tile}
   const long long row_0 = ((long long)at_keys.batch * args.heads_q + head) * args.seqlen_q;
 %   end
   float *to = statistics + at.buffer * ${tiles.query_bytes // 4} * QUERIES + lane;
+%   if walk.heads_inside then
+  const bool masked = ${walk.masked == "" and "true" or walk.masked};
+%   end
   wait(shared + Q_EMPTY, at);
 #pragma unroll
   for (int i = 0; i < QUERIES; i += 32) {
@@ -184,6 +190,10 @@ ${walk.each_tile}
     to[${number + 1} * QUERIES + i] = ${bits};
 % end
   }
+%   if walk.heads_inside then
+  if (lane == 0)
+    ((unsigned *)(memory + WORK))[at.buffer] = 2 * tile + masked;
+%   end
   __syncwarp();
   release(shared + Q_FULL, at);
   advance<2>(at);
@@ -296,7 +306,7 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % if wide then
       await_memory(args, at_keys); /* before the consumers get to add anything */
 % end
-      ${capture(each_head, load_statistics)}
+      ${capture(each_head, load_statistics, walk.ends_and_runs)}
 % if not wide then
     } else if (warp > 0) {
 %   if not det then

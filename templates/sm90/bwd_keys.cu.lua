@@ -304,6 +304,8 @@ if (lane == 0)
   tma_store_wait_read<0>();
 named_barrier_sync(6 + consumer, 128); /* what left through dS has left */
 % end
+% local tile_said = walk.heads_inside and (score.needs_positions
+%   or text.mentions(mask.by_axis(position, "k").kept, "q_position"))
 % -- masked: whether the tile needs the mask; or a condition that tells. short: of the one launch.
 % local function visit(masked, short)
 %   if masked or not score.identity then
@@ -315,6 +317,12 @@ const unsigned dout_tile = uniform(dout + at.buffer * (DOUT_BYTES / 16));
 float s[QUERIES / 2], dp[QUERIES / 2];
 unsigned p[QUERIES / 4], ds[QUERIES / 4];
 wait(shared + Q_FULL, at);
+%   if walk.heads_inside then
+const unsigned work = uniform(load_shared_word(shared + WORK + 4 * at.buffer));
+%     if tile_said then
+const int tile = work / 2;
+%     end
+%   end
 %   if short then
 if (uniform(load_shared_word(shared + NEW_TILE + 4 * at.buffer))) {
   compute_d(shared + STATISTICS + at.buffer * 8 * QUERIES, shared + O_TILE,
@@ -444,25 +452,28 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   int head = ${tiles.divided and "at_keys.head" or grouped and "at_keys.head_kv * GROUP" or "at_keys.head_kv"};
 % end
 % if grouped then
-  int tile = ${walk.from_end and walk.finish .. " - 1" or walk.begin};
-  for (int left = ${tiles.divided and "args.members" or "GROUP"} * ${walk.count}; left > 0; --left) {
-%   if walk.heads_inside and by_head then
-    const int head = ${walk.head_at "GROUP - left % GROUP"};
-%   end
-    ${capture(visit, walk.masked == "" or walk.masked)}
 %   if walk.heads_inside then
-    if (left % GROUP == 1) /* all heads have had it */
-      tile = ${walk.before "tile"};
-%   elseif by_head then
+  for (int left = GROUP * ${walk.count}; left > 0; --left) {
+%     if by_head then
+    const int head = ${walk.head_at "GROUP - left % GROUP"};
+%     end
+    ${capture(visit, "work % 2")}
+  }
+%   else
+  int tile = ${walk.begin};
+  for (int left = ${tiles.divided and "args.members" or "GROUP"} * ${walk.count}; left > 0; --left) {
+    ${capture(visit, walk.masked == "" or walk.masked)}
+%     if by_head then
     if (++tile == ${walk.finish}) {
       tile = ${walk.begin};
       ++head;
     }
-%   else
+%     else
     if (++tile == ${walk.finish})
       tile = ${walk.begin}; /* of the next head */
-%   end
+%     end
   }
+%   end
 % else
 %   for i, run in ipairs(walk.runs) do
 %     if walk.from_end then

@@ -103,11 +103,6 @@ DEVICE float4 load_shared_quad(unsigned from) {
                : "memory");
   return quad;
 }
-DEVICE unsigned load_shared_word(unsigned from) {
-  unsigned word;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
-  return word;
-}
 DEVICE float load_shared_float(unsigned from) {
   float x;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
@@ -123,6 +118,13 @@ DEVICE uint4 load_shared_unit(unsigned from) {
                : "r"(from)
                : "memory");
   return unit;
+}
+%     end
+%     if tiles.short or require("sm90.walk_bwd").heads_inside then
+DEVICE unsigned load_shared_word(unsigned from) {
+  unsigned word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+  return word;
 }
 %     end
 DEVICE float2 load_shared_pair(unsigned from) {

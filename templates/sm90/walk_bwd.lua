@@ -80,11 +80,12 @@ local function with(setup, consumer, counted)
   return table.concat(lines, "\n")
 end
 
-walk.bounds = with(walk.setup, true, tiles.wide)
-
--- The same for those who only need to know which tiles are visited.
+-- The same for those who only need to know which tiles are visited: with all heads at each, consumers
+-- are told by the warp that brings LSE and D which tile it is and whether it needs the mask.
 local ends = walk.setup:gsub("const int full_[^;]*;\n?", ""):gsub("\n$", "")
 walk.ends = with(ends)
+walk.ends_and_runs = with(walk.setup)
+walk.bounds = with(walk.heads_inside and ends or walk.setup, true, tiles.wide)
 walk.ends_counted = with(ends, false, true)
 
 return walk
