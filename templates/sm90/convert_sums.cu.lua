@@ -83,9 +83,9 @@ DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_firs
 }
 
 /* What a block does that converts every args.converters-th query tile of a pair, and clears its
-   sums for the pair that has the memory next. */
-DEVICE void convert_sums(const backward_args &args, unsigned pair, unsigned first,
-                         unsigned char *memory) {
+   sums for the pair that has the memory next. Inlined, it would cost consumers registers. */
+__device__ __noinline__ void convert_sums(const backward_args &args, unsigned pair,
+                                          unsigned first, unsigned char *memory) {
   const int thread = threadIdx.x, batch = pair / args.heads_kv;
   const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
   const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
@@ -158,9 +158,9 @@ DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_firs
 }
 
 /* What a block does that converts every args.converters-th query tile of a pair, and clears its
-   sums for the pair that has the memory next. */
-DEVICE void convert_sums(const backward_args &args, unsigned pair, unsigned first,
-                         unsigned char *memory) {
+   sums for the pair that has the memory next. Inlined, it would cost consumers registers. */
+__device__ __noinline__ void convert_sums(const backward_args &args, unsigned pair,
+                                          unsigned first, unsigned char *memory) {
   const int thread = threadIdx.x, batch = pair / args.heads_kv;
   const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
   const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
