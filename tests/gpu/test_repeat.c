@@ -71,7 +71,7 @@ static void assert_same_outputs(const dense *a, const dense *b) {
 }
 
 static int is_the_same_each_time(const dense *p, trial_tensor tensor) {
-  return is_repeatable(p->spec.target, p->spec.deterministic, tensor);
+  return is_repeatable(p->spec.target, p->spec.deterministic, p->spec.group > 1, tensor);
 }
 
 /* ---- A thousand runs --------------------------------------------------------------------- */

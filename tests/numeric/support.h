@@ -63,9 +63,9 @@ const trial_output *output_of(const trial_result *result, trial_tensor tensor);
 double got_at(const trial_result *result, trial_tensor tensor, int64_t batch, int64_t row,
               int64_t head, int64_t column);
 
-/* Whether a tensor has the same bits in each run: a GPU adds up dQ in any order, unless the spec
-   says `det`. */
-int is_repeatable(int target, int deterministic, trial_tensor tensor);
+/* Whether a tensor has the same bits in each run: a GPU adds up dQ in any order, and sm90 dK and dV of
+   a group, unless the spec says `det`. */
+int is_repeatable(int target, int deterministic, int grouped, trial_tensor tensor);
 
 /* Fails unless |got - wanted| is within what the order of a sum in f32 may cost, rounded to the
    dtype; scale is the tensor's largest element. */
