@@ -36,7 +36,7 @@ expect "empty" "$fagen" explain "fwd cpu f32 d64 causal $name" --seqlen 512
 for words in "fwd cpu f32 d64 $name" "bwd cpu f32 d40 gqa2 causal $name" "bwd cpu bf16 d64 $name"; do
   expect "right" "$fagen" check "$words"
 done
-for words in "bwd cpu f32 d64 $name" "fwd sm80 bf16 d64 $name" "fwd sm90 bf16 d128 causal $name"; do
+for words in "bwd cpu f32 d64 $name" "fwd,bwd sm80 bf16 d64 $name" "fwd,bwd sm90 bf16 d128 causal $name"; do
   "$fagen" emit "$words" >"$folder/emitted"
   if ! grep -qE "p\.${name}_" "$folder/emitted"; then
     echo "FAILED: the emitted kernel names no parameter of $name: $words"
