@@ -19,7 +19,7 @@ static const char *exact_overlay(void) {
 static int begin(void **state) {
   int code = support_begin(state);
   fa_options options = FA_OPTIONS_INIT;
-  options.backend = on_gpu() ? FA_CUDA : FA_CPU;
+  options.backend = FA_CUDA;
   options.template_dir = exact_overlay();
   expect_ok(fa_context_create(&context, &options));
   return code;
@@ -89,5 +89,7 @@ int main(void) {
       cmocka_unit_test(softcap_is_as_precise_as_its_exact_form_in_bf16),
       cmocka_unit_test(softcap_is_as_precise_as_its_exact_form_in_f16),
   };
-  return cmocka_run_group_tests(tests, begin, end);
+  if (on_gpu()) return cmocka_run_group_tests(tests, begin, end);
+  printf("SKIP test_fast_forms: cpu has no fast forms; FAGEN_TEST_TARGET names no GPU target\n");
+  return 77;
 }
