@@ -72,7 +72,13 @@ if composed and spec.target == "sm90" and spec.pass == "fwd" then
   end
 end
 
+local varied = false
+for _, name in ipairs(spec.variants) do varied = varied or name ~= "causal" end
+
 local score = {
+  -- Whether the spec has other variants than causal. Theirs are kernels of one entry, where a target
+  -- has two for speed: half as long to compile at their first call.
+  varied = varied,
   identity = composed == nil,
   -- Whether text and derivative_text name the positions.
   needs_positions = composed ~= nil

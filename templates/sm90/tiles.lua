@@ -15,7 +15,7 @@
 
 if spec.pass ~= "fwd" then return require "sm90.tiles_bwd" end
 
-local expr, mask = require "expr", require "mask"
+local expr, mask, score = require "expr", require "mask", require "score"
 
 local function chunks(columns) return (columns + 63) // 64 end -- of 128 bytes, the swizzle's span
 
@@ -81,7 +81,8 @@ local function fill_registers()
 end
 
 local function medium() -- to 128 columns
-  if widest <= 72 then return { fill_registers() } end -- 1.10 to 1.21 of 128x128 at 512 to 2048
+  -- To 72: 1.10 to 1.21 of 128x128 at 512 to 2048.
+  if widest <= 72 or score.varied then return { fill_registers() } end
   local short = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 2, strips = v_chunks,
     turns = true,
     reason = "128 rows waste least of a short sequence; 0.94 of the other at 2048, 0.90 at 16384" }

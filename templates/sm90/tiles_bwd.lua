@@ -93,8 +93,7 @@ assert(tiles.shared_bytes <= block_bytes)
 
 -- Short sequences go through one launch: a block takes whole heads, and computes D itself. Sums of
 -- dQ are its own, so that they have one order. Its blocks name no head, and D is for them alone.
-if not tiles.wide and spec.group == 1 and not score.speaks_of_heads(mask.keep)
-    and not mask.searched "q" and #score.graded == 0 then
+if not tiles.wide and spec.group == 1 and not score.varied then
   local short = {} -- queries and keys, at most
   -- Won at 512 by 1.2 and more: but lost by 4 % with 128 columns, full. 768 is won by 6 % with 64
   -- columns, causal, and lost by 4 to 13 % else; turns, which `det` needs otherwise, cost more.

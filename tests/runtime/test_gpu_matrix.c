@@ -62,6 +62,8 @@ static const char *const variants[] = {
     "bwd sm80 bf16 d64 gqa2 causal softcap alibi sink",
     "fwd,bwd sm80 f16 d128 document block_draft",
     "fwd sm90 bf16 d128 causal softcap window sink",
+    "fwd sm90 bf16 d128 causal softcap",
+    "fwd sm90 bf16 d128 causal alibi",
     "bwd sm90 bf16 d64 gqa2 causal alibi sink",
     "fwd,bwd sm90 bf16 d128 document prefix_lm",
     "fwd,bwd sm90 bf16 d128 causal document",
