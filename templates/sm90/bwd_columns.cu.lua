@@ -100,7 +100,7 @@ DEVICE void store_chunks(unsigned tile, int chunks, const float (&c)[slices][KEY
 }
 % if tiles.divided then
 
-/* The consumer's chunks of dV or dK, of a part of the group, are added to those of the other parts. */
+/* The consumer's chunks of dV or dK, of a part of the group, are added to those of other parts. */
 template <int columns, int slices>
 DEVICE void add_chunks(float *sum, const key_tile &at_keys, const backward_args &args,
                        const float (&c)[slices][KEYS / 2], float scale) {
@@ -109,7 +109,8 @@ DEVICE void add_chunks(float *sum, const key_tile &at_keys, const backward_args 
   float *tile = sum + ((long long)pair_of(args, at_keys) * args.seqlen_k + at_keys.first) * columns;
 #pragma unroll
   for (int slice = 0; slice < slices; ++slice) {
-    const int first = (consumer + slice * CONSUMERS) * CHUNK + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    const int chunk = consumer + slice * CONSUMERS;
+    const int first = chunk * CHUNK + threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < KEYS / 2; ++i) {
       const int row = lane % 4 * 2 + i / 4 * 8 + i % 2, column = first + i / 2 % 2 * 8;

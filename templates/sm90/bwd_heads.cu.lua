@@ -115,8 +115,8 @@ DEVICE float *kept_d(const backward_args &args, int tile) {
   return args.d + (long long)(blockIdx.x * query_tiles + tile) * QUERIES;
 }
 
-/* -D of a query tile, summed as the preprocess does, by all consumers, takes the place of dLSE in its
-   statistics, `rows`. */
+/* -D of a query tile, summed as the preprocess does, by all consumers, takes the place of dLSE in
+   its statistics, `rows`. */
 DEVICE void compute_d(unsigned rows, unsigned o, unsigned dout, float *kept) {
 % local at_once = 256 // tiles.sum_lanes
   enum { AT_ONCE = ${math.min(at_once, tiles.queries)} /* rows */ };
@@ -132,7 +132,8 @@ DEVICE void compute_d(unsigned rows, unsigned o, unsigned dout, float *kept) {
 % if spec.dim_v // 8 % tiles.sum_lanes ~= 0 then
       if (first + lane < DIM_V / 8)
 % end
-      sums[i] = dot_unit(unit_of_row(o, row, first + lane), unit_of_row(dout, row, first + lane), sums[i]);
+      sums[i] = dot_unit(unit_of_row(o, row, first + lane), unit_of_row(dout, row, first + lane),
+                         sums[i]);
     }
   }
 % if tiles.sum_lanes > 1 then

@@ -27,10 +27,11 @@ DEVICE void load_v(const tensor_map &v_map, unsigned shared, const key_tile &at_
              at_keys.head_kv, at_keys.batch, shared + V_FULL, read_once());
 }
 
-% -- Tensor maps of K and V, where the function of that name is the one that loads them.
-% local function key_maps(here) return here and "const tensor_map &k_map, const tensor_map &v_map, " or "" end
 /* Warp 0: brings ${ahead and "K, V, " or ""}Q, O and dO. */
-DEVICE void load_queries(const backward_args &args, ${key_maps(ahead)}
+DEVICE void load_queries(const backward_args &args,
+% if ahead then
+                         const tensor_map &k_map, const tensor_map &v_map,
+% end
                          const tensor_map &q_map, const tensor_map &o_map,
                          const tensor_map &dout_map, const unsigned char *memory) {
   const unsigned shared = shared_address(memory);
@@ -143,7 +144,10 @@ DEVICE void clear_dq(const tensor_map &dq_map, unsigned staged, const key_tile &
 }
 
 /* Warps 1 and 2: ${ahead and "each takes" or "one brings K, the other V, and each takes"} dQ from a consumer. */
-DEVICE void serve_heads(const backward_args &args, ${key_maps(not ahead)}
+DEVICE void serve_heads(const backward_args &args,
+% if not ahead then
+                        const tensor_map &k_map, const tensor_map &v_map,
+% end
                         const tensor_map &dq_map, unsigned char *memory, int part) {
   const unsigned shared = shared_address(memory), staged = shared + DQ_STAGED + part * 4 * DQ_PART;
   const int lane = threadIdx.x % 32;

@@ -29,9 +29,9 @@ static void add_maps(const fa_problem *in, fa_step *step) {
 % end
 
 % if spec.pass == "bwd" and (not mask.trivial or spec.deterministic) then
-/* Of `count` pairs of a batch and a head of K, or parts of them, each with `members` heads of Q, those
-   that keep what they read and add up in half of L2, but at least `least`. A power of two, so that
-   sections divide usual numbers of heads. */
+/* Of `count` pairs of a batch and a head of K, or parts of them, each with `members` heads of Q,
+   those that keep what they read and add up in half of L2, but at least `least`. A power of two, so
+   that sections divide usual numbers of heads. */
 static long long fitting_pairs(const fa_problem *in, long long count, long long members,
                                long long least) {
   const double bytes = ${2 * (spec.dim_qk + spec.dim_v) + 4 * spec.dim_qk}.0 * (double)(members * in->seqlen_q);
@@ -116,13 +116,19 @@ static void plan_short(const fa_problem *in, fa_plan *out) {
 % end
 % if tiles.divided and spec.pass == "bwd" then
 
-/* Into how many parts a group is divided, a block each: as many as end soonest, counted in query tiles
-   of a head. Beginning and ending a block takes as long as 3 of them, adding dK and dV as 3 more. */
+/* Into how many parts a group is divided, a block each: as many as end soonest, counted in query
+   tiles of a head. A block's begin and end take as long as 3 of them, adding dK and dV 3 more. */
 static long long parts_of_group(const fa_problem *in, long long key_tiles, long long query_tiles) {
   const long long pairs = in->batch * in->heads_kv, places = in->processors;
   long long best = 1, least = 0;
   for (long long parts = 1; parts <= ${spec.group} && key_tiles > 0 && query_tiles > 0; ++parts) {
-    if (${spec.group} % parts ${tiles.parts and "|| parts != " .. tiles.parts or ""})
+%   if tiles.parts then
+    if (parts != ${tiles.parts})
+%   elseif tiles.most_members < spec.group then
+    if (${spec.group} % parts || ${spec.group} / parts > ${tiles.most_members})
+%   else
+    if (${spec.group} % parts)
+%   end
       continue;
     const long long blocks = pairs * parts * key_tiles, extra = parts > 1 ? 6 : 3;
     const long long longest = ${spec.group} / parts * query_tiles + extra;

@@ -114,7 +114,7 @@ def backward_tiles(row):
     """dK and dV in registers, with S and dP and some of V, or with dQ where columns are divided."""
     dim_qk, dim_v = row["dim_qk"], row["dim_v"]
     if max(dim_qk, dim_v) <= 128:
-        for queries, v_steps in itertools.product((64, 128), range(1, -(-dim_v // 16) + 1)):
+        for queries, v_steps in itertools.product((64, 128), range(1, min(4, -(-dim_v // 16)) + 1)):
             if queries + (dim_qk + dim_v) // 2 + 4 * v_steps + SPARE <= BACKWARD_REGISTERS[2]:
                 yield {"queries": queries, "keys": 128, "warpgroups": 2, "v_steps": v_steps}
     for warpgroups, keys in itertools.product((2, 3), range(48, 129, 16)):

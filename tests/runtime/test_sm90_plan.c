@@ -75,6 +75,8 @@ static void groups_are_divided_where_their_blocks_are_too_few(void **state) {
       {"bwd sm90 bf16 d128 gqa4", 1, 8, 2048, 1},
       {"bwd sm90 bf16 d128 gqa4", 16, 8, 1024, 1},
       {"bwd sm90 bf16 d128 gqa8 causal", 1, 4, 2048, 4},
+      {"bwd sm90 bf16 d128 gqa8 causal", 4, 4, 4096, 2},
+      {"bwd sm90 bf16 d256 gqa8", 1, 2, 1024, 4},
       {"bwd sm90 bf16 d64 gqa5", 1, 1, 1024, 5},
       {"bwd sm90 bf16 d128 gqa8 det", 1, 4, 2048, 1},
   };
@@ -86,7 +88,9 @@ static void groups_are_divided_where_their_blocks_are_too_few(void **state) {
     const fa_problem problem =
         emitted_plan_problem(&p.kernel.spec, cases[i].batch, cases[i].heads_kv, cases[i].seqlen);
     p.kernel.plan(&problem, &plan);
-    const unsigned whole = (unsigned)(cases[i].batch * cases[i].heads_kv * cases[i].seqlen / 128);
+    const int keys = p.kernel.spec.dim_qk > 192 ? 80 : 128; /* of a tile */
+    const int key_tiles = (cases[i].seqlen + keys - 1) / keys;
+    const unsigned whole = (unsigned)(cases[i].batch * cases[i].heads_kv * key_tiles);
     if (plan.steps[1].grid[0] != cases[i].parts * whole)
       fail_msg("%s, batch %d, %d heads of K, length %d: %u blocks; %u wanted", cases[i].words,
                cases[i].batch, cases[i].heads_kv, cases[i].seqlen, plan.steps[1].grid[0],
