@@ -152,6 +152,11 @@ ${walk.each_tile}
   mbarrier_arrive_expect(dout_full, DOUT_BYTES);
   load_tile<V_CHUNKS>(shared + DOUT_TILES + ${at}.buffer * DOUT_BYTES, QUERIES, dout_map,
                       tile * QUERIES, head, at_keys.batch, dout_full);
+%   if walk.heads_inside then
+  /* What dQ will be added to, so that nothing waits for it behind the first block that does. */
+  const long long sum = (slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head;
+  bulk_prefetch(args.dq_sum + (sum * query_tiles + tile) * DQ_FLOATS, 4 * DQ_FLOATS);
+%   end
   advance<2>(at);
 %   if tiles.dout_stages == 1 then
   advance<1>(dout_at);
@@ -182,6 +187,10 @@ ${walk.each_tile}
     to[i] = dead ? MINUS_INFINITY : multiply(lse, -LOG2_E);
     to[QUERIES + i] = dead ? 0.0f : multiply(d, -1.0f);
 % if #tiles.query_terms > 0 then
+%   if walk.heads_inside then
+    if (!masked)
+      continue;
+%   end
     const int q_position = row + args.seqlen_k - args.seqlen_q;
 % end
 % for number, term in ipairs(tiles.query_terms) do
@@ -297,7 +306,7 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % if tiles.dout_stages == 1 then
         ring_place dout_at = {0, 1};
 % end
-        ${capture(each_head, load_queries)}
+        ${capture(each_head, load_queries, walk.ends_counted)}
       }
     } else if (warp == 3) {
 % if not det then

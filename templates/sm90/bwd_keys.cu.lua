@@ -455,7 +455,7 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 %   if walk.heads_inside then
   for (int left = GROUP * ${walk.count}; left > 0; --left) {
 %     if by_head then
-    const int head = ${walk.head_at "GROUP - left % GROUP"};
+    const int head = ${walk.head_at "(GROUP - left % GROUP)"};
 %     end
     ${capture(visit, "work % 2")}
   }

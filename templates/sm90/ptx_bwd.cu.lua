@@ -120,6 +120,11 @@ DEVICE uint4 load_shared_unit(unsigned from) {
   return unit;
 }
 %     end
+%     if require("sm90.walk_bwd").heads_inside then
+DEVICE void bulk_prefetch(const float *from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
+}
+%     end
 %     if tiles.short or require("sm90.walk_bwd").heads_inside then
 DEVICE unsigned load_shared_word(unsigned from) {
   unsigned word;

@@ -46,10 +46,7 @@ if walk.from_end then
       .. walk.before "tile" .. ") {"
 end
 if walk.heads_inside then
-  -- Each block begins with another head, lest all add to the same sums at once.
-  walk.head_at = function(step)
-    return string.format("at_keys.head_kv * GROUP + (%s + at_keys.first / KEYS) %% GROUP", step)
-  end
+  walk.head_at = function(step) return "at_keys.head_kv * GROUP + " .. step .. " % GROUP" end
   walk.each_tile = "for (int step = 0, tile = tile_end - 1; tile >= tile_begin;\n"
       .. "     tile = ++step % GROUP ? tile : " .. walk.before "tile" .. ") {\n"
       .. "  const int head = " .. walk.head_at "step" .. ";"
