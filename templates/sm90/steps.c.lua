@@ -70,7 +70,7 @@ static void plan_entry(const fa_problem *in, fa_plan *out, const char *entry, in
 % if dynamic then
   /* A block that draws tiles claims one before it ends its last, so with few tiles one block each
      is better balanced. */
-  const int draws = tiles > 3 * (long long)places;
+  const int draws = tiles > 2 * (long long)places;
   const long long blocks = draws ? places : tiles;
   if (draws) {
     fa_step *clear = add_step(out, "${spec.name}_clear", 1, 32, sizeof(clear_args));
