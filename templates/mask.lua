@@ -249,6 +249,7 @@ local function solve(sum, walk)
     walk.unsolved = true
     return everything, none
   end
+  walk.falls = walk.falls or coefficient * other > 0
   -- The side is loosest where other * fixed is smallest.
   local loose, tight = walk.first, walk.last
   if other < 0 then loose, tight = walk.last, walk.first end
@@ -438,6 +439,7 @@ end
 --   setup     lines of C
 --   runs      { from, to, masked }, each from the end of the one before
 --   longest   "first" or "last": which fixed positions visit the most
+--   rising    whether both ends never fall from one fixed position to the next
 --   unsolved  whether tiles of masked runs may be empty or full all the same, since not every
 --             comparison could be solved
 --   by_head   whether setup names the query head
@@ -448,7 +450,8 @@ function mask.runs(given)
   walk.names = walk.names or {}
   local inside = mask.open_end and walk.inside
   if mask.trivial and not walk.cut and not inside then
-    return { setup = "", runs = { { from = "0", to = walk.tiles, masked = false } } }
+    return { setup = "", rising = true,
+             runs = { { from = "0", to = walk.tiles, masked = false } } }
   end
   if walk.searched then return searched_runs(walk) end
   local setup, runs = {}, {}
@@ -501,8 +504,8 @@ function mask.runs(given)
     run(to, finish, true)
   end
   local lines = table.concat(setup, "\n")
-  return { setup = lines, runs = runs, longest = longest, unsolved = walk.unsolved,
-    by_head = walk.names.head and text.mentions(lines, walk.names.head) }
+  return { setup = lines, runs = runs, longest = longest, rising = not walk.falls,
+    unsolved = walk.unsolved, by_head = walk.names.head and text.mentions(lines, walk.names.head) }
 end
 
 return mask

@@ -3,7 +3,6 @@
 % local walk = require "sm90.walk_bwd"
 % local text = require "expr_text"
 % local det, wide, grouped = spec.deterministic, tiles.wide, spec.group > 1
-% local ascending = walk.longest == (det and "last" or "first") -- key tiles, as they are taken
 % include "sm90/prelude_bwd.cu.lua"
 
 % include "sm90/preprocess.cu.lua"
@@ -21,6 +20,9 @@
  * warp 3 brings LSE and D. The others, the consumers, each compute S and dP for a part of the keys,
  * and put P and dS into shared memory. Then each computes its columns, in runs of 64, of dV, dK and
  * dQ, all transposed: columns x keys, or columns x queries. dQ is added to memory from registers.
+%   if det then
+ * Warp 1 looks whose turn it is, and warp 2 passes turns on, lest memory hold the consumers up.
+%   end
 % else
  * The first warpgroup serves: a thread of warp 0 has TMA bring Q and dO into rings of two buffers,
  * warps 1 and 2 have dQ of one consumer each added to memory, warp 3 brings LSE and D. The other
@@ -52,6 +54,10 @@ enum {
 /* Where things are in shared memory. */
 enum {
   K_FULL = 0, V_FULL = 8, Q_FULL = 16, Q_EMPTY = 32, DOUT_FULL = 48, DOUT_EMPTY = 64, /* barriers */
+% if det and wide then
+  ADDED = 80, /* barriers of the ring of Q: dQ has been added */
+  TURN = 96, /* turns that have come */
+% end
 % if walk.heads_inside then
   WORK = 264, /* for each buffer of Q, twice the query tile, + 1 if it needs the mask */
 % end
@@ -93,9 +99,16 @@ struct key_tile {
 
 /* dQ is summed in one order, key tiles in the order in which blocks take them: a block adds its
  * part of a query tile only when the block of the key tile before has passed that query tile, which
- * it tells by a counter of turns, query tiles of all heads of the group counted in order. Blocks
- * take their key tiles in the order in which they start, so a block waits only for blocks that
- * started before it. */
+ * it tells by a counter of turns: query tiles${grouped and ", and heads," or ""} are counted as they are visited.
+ * Blocks take their key tiles in the order in which they start, so a block waits only for blocks
+ * that started before it.
+% if walk.rising then
+ * Where the block before skips a query tile that this one visits, all before it do: the first tile
+ * and the last never fall from one key tile to the next.
+% else
+ * A block passes a query tile that it skips when the block before has passed it.
+% end
+ */
 
 DEVICE void await_turn(const key_tile &at_keys, const int *counter, int turn) {
   if (at_keys.place > 0 && threadIdx.x % 32 == 0)
@@ -104,11 +117,23 @@ DEVICE void await_turn(const key_tile &at_keys, const int *counter, int turn) {
   __syncwarp();
 }
 
+% if wide then
 DEVICE void pass_turn(int *counter, int turn) {
-  __syncwarp();
   if (threadIdx.x % 32 == 0)
     store_release(counter, turn);
+  __syncwarp();
 }
+% else
+/* When all that the warp had added has arrived. */
+DEVICE void pass_turn(int *counter, int turn) {
+  if (threadIdx.x % 32 == 0) {
+    bulk_wait();
+    proxy_fence_global();
+    store_release(counter, turn);
+  }
+  __syncwarp();
+}
+% end
 % end
 
 % if not require("score").identity then
@@ -124,89 +149,85 @@ DEVICE unsigned scaled(const float *c, float scale, bool any) {
 % include "sm90/convert_sums.cu.lua"
 
 % include(wide and "sm90/bwd_columns.cu.lua" or "sm90/bwd_keys.cu.lua")
-% local function each_head(body, ends)
-%   if walk.heads_inside then
-${ends or walk.ends}
-${capture(body)}
-%   elseif grouped then
-${tiles.each_head} {
-  ${walk.ends}
-  ${capture(body)}
-}
-%   else
-const int head = at_keys.head_kv;
-${walk.ends}
-${capture(body)}
-%   end
-% end
 % local function load_queries()
-${walk.each_tile}
-  const unsigned q_full = shared + Q_FULL + 8 * at.buffer;
-  wait(shared + Q_EMPTY, at);
-  mbarrier_arrive_expect(q_full, Q_BYTES);
-  load_tile<QK_CHUNKS>(shared + Q_TILES + at.buffer * Q_BYTES, QUERIES, q_map,
-                       tile * QUERIES, head, at_keys.batch, q_full);
+%   if not grouped then
+const int head = at_keys.head_kv;
+%   end
+const unsigned q_full = shared + Q_FULL + 8 * at.buffer;
+wait(shared + Q_EMPTY, at);
+mbarrier_arrive_expect(q_full, Q_BYTES);
+load_tile<QK_CHUNKS>(shared + Q_TILES + at.buffer * Q_BYTES, QUERIES, q_map,
+                     tile * QUERIES, head, at_keys.batch, q_full);
 %   local at = tiles.dout_stages == 2 and "at" or "dout_at"
-  const unsigned dout_full = shared + DOUT_FULL + 8 * ${at}.buffer;
-  wait(shared + DOUT_EMPTY, ${at});
-  mbarrier_arrive_expect(dout_full, DOUT_BYTES);
-  load_tile<V_CHUNKS>(shared + DOUT_TILES + ${at}.buffer * DOUT_BYTES, QUERIES, dout_map,
-                      tile * QUERIES, head, at_keys.batch, dout_full);
+const unsigned dout_full = shared + DOUT_FULL + 8 * ${at}.buffer;
+wait(shared + DOUT_EMPTY, ${at});
+mbarrier_arrive_expect(dout_full, DOUT_BYTES);
+load_tile<V_CHUNKS>(shared + DOUT_TILES + ${at}.buffer * DOUT_BYTES, QUERIES,
+                    dout_map, tile * QUERIES, head, at_keys.batch, dout_full);
 %   if walk.heads_inside then
-  /* What dQ will be added to, so that nothing waits for it behind the first block that does. */
-  const long long sum = (slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head;
-  bulk_prefetch(args.dq_sum + (sum * query_tiles + tile) * DQ_FLOATS, 4 * DQ_FLOATS);
+/* What dQ will be added to, so that nothing waits for it behind the first block that does. */
+const long long sum = (slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head;
+bulk_prefetch(args.dq_sum + (sum * query_tiles + tile) * DQ_FLOATS, 4 * DQ_FLOATS);
 %   end
-  advance<2>(at);
+advance<2>(at);
 %   if tiles.dout_stages == 1 then
-  advance<1>(dout_at);
+advance<1>(dout_at);
 %   end
-}
 % end
 % local function load_statistics()
-%   if not walk.heads_inside then
+%   if not grouped then
+const int head = at_keys.head_kv;
+%   end
 const long long row_0 = ((long long)at_keys.batch * args.heads_q + head) * args.seqlen_q;
-%   end
-${walk.each_tile}
+float *to = statistics + at.buffer * ${tiles.query_bytes // 4} * QUERIES + lane;
 %   if walk.heads_inside then
-  const long long row_0 = ((long long)at_keys.batch * args.heads_q + head) * args.seqlen_q;
+const bool masked = ${walk.masked == "" and "true" or walk.masked};
 %   end
-  float *to = statistics + at.buffer * ${tiles.query_bytes // 4} * QUERIES + lane;
-%   if walk.heads_inside then
-  const bool masked = ${walk.masked == "" and "true" or walk.masked};
-%   end
-  wait(shared + Q_EMPTY, at);
+wait(shared + Q_EMPTY, at);
 #pragma unroll
-  for (int i = 0; i < QUERIES; i += 32) {
-    const int row = tile * QUERIES + i + lane;
-    const bool inside = row < args.seqlen_q;
-    const float lse = inside ? args.lse[row_0 + row] : MINUS_INFINITY;
-    const float d = inside ? args.d[row_0 + row] : 0.0f;
-    /* A row that saw no key gets P = 0, and so do rows past the end. */
-    const bool dead = __float_as_uint(lse) == 0xff800000u;
-    to[i] = dead ? MINUS_INFINITY : multiply(lse, -LOG2_E);
-    to[QUERIES + i] = dead ? 0.0f : multiply(d, -1.0f);
+for (int i = 0; i < QUERIES; i += 32) {
+  const int row = tile * QUERIES + i + lane;
+  const bool inside = row < args.seqlen_q;
+  const float lse = inside ? args.lse[row_0 + row] : MINUS_INFINITY;
+  const float d = inside ? args.d[row_0 + row] : 0.0f;
+  /* A row that saw no key gets P = 0, and so do rows past the end. */
+  const bool dead = __float_as_uint(lse) == 0xff800000u;
+  to[i] = dead ? MINUS_INFINITY : multiply(lse, -LOG2_E);
+  to[QUERIES + i] = dead ? 0.0f : multiply(d, -1.0f);
 % if #tiles.query_terms > 0 then
 %   if walk.heads_inside then
-    if (!masked)
-      continue;
+  if (!masked)
+    continue;
 %   end
-    const int q_position = row + args.seqlen_k - args.seqlen_q;
+  const int q_position = row + args.seqlen_k - args.seqlen_q;
 % end
 % for number, term in ipairs(tiles.query_terms) do
-    ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
+  ${text.wrap("const " .. term[1] .. " " .. term[2] .. " = " .. term[3] .. ";")}
 %   local bits = term[1] == "float" and term[2] or "__int_as_float(" .. term[2] .. ")"
-    to[${number + 1} * QUERIES + i] = ${bits};
+  to[${number + 1} * QUERIES + i] = ${bits};
 % end
-  }
-%   if walk.heads_inside then
-  if (lane == 0)
-    ((unsigned *)(memory + WORK))[at.buffer] = 2 * tile + masked;
-%   end
-  __syncwarp();
-  release(shared + Q_FULL, at);
-  advance<2>(at);
 }
+%   if walk.heads_inside then
+if (lane == 0)
+  ((unsigned *)(memory + WORK))[at.buffer] = 2 * tile + masked;
+%   end
+__syncwarp();
+release(shared + Q_FULL, at);
+advance<2>(at);
+% end
+% -- Beside columns, a warp tells the consumers of turns that have come, and another one tells the
+% -- next block of turns that have passed.
+% local function watch_turns()
+const int turn = ${walk.turn};
+await_turn(at_keys, at_keys.turns, turn);
+if (lane == 0)
+  store_shared_release(shared + TURN, turn);
+% end
+% local function pass_turns()
+wait(shared + ADDED, at);
+release(shared + Q_EMPTY, at); /* lest the consumers get two rounds ahead */
+pass_turn(at_keys.turns, ${walk.turn});
+advance<2>(at);
 % end
 
 % if mask.searched "q" then
@@ -228,11 +249,19 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
     mbarrier_init(shared + V_FULL, 1);
     for (int i = 0; i < 2; ++i) {
       mbarrier_init(shared + Q_FULL + 8 * i, 2); /* Q; LSE and D */
+% if det and wide then
+      mbarrier_init(shared + Q_EMPTY + 8 * i, 4 * CONSUMERS + 1); /* and who passes turns */
+      mbarrier_init(shared + ADDED + 8 * i, 4 * CONSUMERS);
+% else
       mbarrier_init(shared + Q_EMPTY + 8 * i, 4 * CONSUMERS);
+% end
       mbarrier_init(shared + DOUT_FULL + 8 * i, 1);
       mbarrier_init(shared + DOUT_EMPTY + 8 * i, 4 * CONSUMERS);
     }
     mbarrier_init_fence();
+% if det and wide then
+    *(volatile int *)(memory + TURN) = 0;
+% end
   }
 % if det then
   launch_wait(); /* for cleared counters */
@@ -277,7 +306,7 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
   }
   key_tile at_keys;
 % local key_tile = tiles.longest_first and "args.order[pair / args.heads_kv * key_tiles + place]"
-%     or ascending and "place" or "(key_tiles - 1 - place)"
+%     or walk.ascending and "place" or "(key_tiles - 1 - place)"
   at_keys.first = ${key_tile} * KEYS;
   at_keys.batch = pair / args.heads_kv;
   at_keys.head_kv = pair - at_keys.batch * args.heads_kv;
@@ -306,7 +335,10 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % if tiles.dout_stages == 1 then
         ring_place dout_at = {0, 1};
 % end
-        ${capture(each_head, load_queries, walk.ends_counted)}
+        ${walk.heads_inside and walk.ends_counted or walk.ends}
+        ${walk.open}
+          ${capture(load_queries)}
+        }
       }
     } else if (warp == 3) {
 % if not det then
@@ -315,7 +347,33 @@ ${spec.name}_main(const __grid_constant__ tensor_map q_map,
 % if wide then
       await_memory(args, at_keys); /* before the consumers get to add anything */
 % end
-      ${capture(each_head, load_statistics, walk.ends_and_runs)}
+      ${walk.heads_inside and walk.ends_and_runs or walk.ends}
+      ${walk.open}
+        ${capture(load_statistics)}
+      }
+% if wide and det then
+    } else if (warp == 1) {
+      ${walk.ends_counted}
+      ${walk.open}
+        ${capture(watch_turns)}
+      }
+    } else {
+      at.parity = 0; /* waits as the consumers do */
+      ${walk.ends_counted}
+%   if walk.skipped then
+%     if not walk.rising then
+      await_turn(at_keys, at_keys.turns, ${walk.skipped});
+%     end
+      pass_turn(at_keys.turns, ${walk.skipped});
+%   end
+      ${walk.open}
+        ${capture(pass_turns)}
+      }
+%   if not walk.rising then
+      await_turn(at_keys, at_keys.turns, ${walk.turns});
+      pass_turn(at_keys.turns, ${walk.turns});
+%   end
+% end
 % if not wide then
     } else if (warp > 0) {
 %   if not det then

@@ -7,7 +7,6 @@
 % local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
 % local text = require "expr_text"
 % local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
-% local before = grouped and "member * query_tiles + " or ""
 % local dout_at = tiles.dout_stages == 2 and "at" or "dout_at"
 enum {
   OWN_KEYS = KEYS / CONSUMERS, /* whose S and dP a consumer computes */
@@ -198,6 +197,12 @@ if (${walk.masked}) {
 }
 %   end
 % end
+% local function tell_added()
+%   if det then
+__syncwarp();
+release(shared + ADDED, at);
+%   end
+% end
 % local function visit()
 ${uniforms}
 const unsigned q_tile = uniform(q + at.buffer * (Q_BYTES / 16));
@@ -226,14 +231,11 @@ store_scores(shared + P_TILE, consumer * (OWN_KEYS / 8), p);
 store_scores(shared + DS_TILE, consumer * (OWN_KEYS / 8), ds);
 proxy_fence();
 named_barrier_sync(1, 128 * CONSUMERS); /* P and dS are whole */
-%   if det then
-pass_turn(turns, passed); /* late, when the additions of that turn have arrived for long */
-passed = ${before}tile + 1;
-await_turn(at_keys, turns, passed);
-%   end
 
 float dq[QUERIES / 2];
-float *dq_sum = args.dq_sum + (head_tile + tile) * DQ_FLOATS + threadIdx.x % 128 * 4;
+const int sum = ${grouped and "(slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head" or "slot_of(args, at_keys)"};
+const long long sum_tile = (long long)sum * query_tiles + tile;
+float *dq_sum = args.dq_sum + sum_tile * DQ_FLOATS + threadIdx.x % 128 * 4;
 wgmma_fence();
 start_dq(dq, k_left, ds_right);
 %   if tiles.v_chunks < tiles.warpgroups then
@@ -248,6 +250,11 @@ if (consumer < V_CHUNKS) {
 start_sums(dv, dout_tile + consumer * (QUERY_CHUNK / 16), p_right, any);
 %   end
 wgmma_wait<1>(dq);
+%   if det then
+const int turn = ${walk.turn};
+while (load_shared_acquire(shared + TURN) < turn) {
+}
+%   end
 %   if tiles.qk_chunks < tiles.warpgroups then
 if (consumer < QK_CHUNKS)
   add_dq(dq_sum + consumer * (CHUNK * QUERIES), dq);
@@ -265,7 +272,9 @@ release(shared + DOUT_EMPTY, ${dout_at});
 wgmma_wait<1>(dq);
 if (consumer + CONSUMERS < QK_CHUNKS)
   add_dq(dq_sum + (consumer + CONSUMERS) * (CHUNK * QUERIES), dq);
+${capture(tell_added)}
 %   else
+${capture(tell_added)}
 wgmma_fence();
 start_sums(dk, q_tile + consumer * (QUERY_CHUNK / 16), ds_columns, any);
 wgmma_wait<1>(dv[0]);
@@ -278,20 +287,6 @@ advance<2>(at);
 %   if tiles.dout_stages == 1 then
 advance<1>(dout_at);
 %   end
-% end
-% local function walk_queries()
-${walk.bounds}
-const long long head_tile = (long long)${grouped and "(slot_of(args, at_keys) * GROUP + member)" or "slot_of(args, at_keys)"} * query_tiles;
-%   if det and walk.begin ~= "0" then
-/* Tiles before the first are passed when those before this block have passed them. */
-pass_turn(turns, passed);
-passed = ${before}${walk.begin};
-await_turn(at_keys, turns, passed);
-pass_turn(turns, passed);
-%   end
-for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
-  ${capture(visit)}
-}
 % end
 
 /* What a consumer does. */
@@ -315,40 +310,17 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
 % if tiles.dout_stages == 1 then
   ring_place dout_at = {0, 0};
 % end
-% if det then
-  int *turns = at_keys.turns + warp - 4;
-  int passed = 0;
-% end
   wait(shared + K_FULL, at);
   wait(shared + V_FULL, at);
 % local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
 % local by_head = text.mentions(said, "head")
-% if tiles.divided then
-  ${tiles.each_head} {
-    const int member = head - at_keys.head_kv * GROUP;
-    ${capture(walk_queries)}
-  }
-% elseif grouped then
-  for (int member = 0; member < GROUP; ++member) {
-%   if by_head then
-    const int head = at_keys.head_kv * GROUP + member;
-%   end
-    ${capture(walk_queries)}
-  }
-% else
-%   if by_head then
+  ${walk.bounds}
+% if by_head and not grouped then
   const int head = at_keys.head_kv;
-%   end
-  ${capture(walk_queries)}
 % end
-% if det then
-
-  /* The last turn, and with it those after the last tile that this block visits. */
-  pass_turn(turns, passed);
-  passed = ${grouped and "GROUP * " or ""}((args.seqlen_q + QUERIES - 1) / QUERIES);
-  await_turn(at_keys, turns, passed);
-  pass_turn(turns, passed);
-% end
+  ${walk.open}
+    ${capture(visit)}
+  }
 
 % if tiles.divided then
   if (args.parts > 1) {

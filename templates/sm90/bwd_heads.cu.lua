@@ -43,7 +43,8 @@ DEVICE int turn_count(const backward_args &args) {
 }
 
 DEVICE int first_key(const backward_args &args, int place) {
-% if walk.longest == "last" then
+% local det = spec.deterministic -- the order of dQ's sums is then that of the other entry
+% if walk.longest == (det and "first" or "last") then
   return place * KEYS;
 % else
   return (key_tile_count(args) - 1 - place) * KEYS;

@@ -7,7 +7,6 @@
 % local exponent_scale = score.identity and "args.exponent_scale" or "LOG2_E"
 % local text = require "expr_text"
 % local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
-% local before = grouped and "(head - at_keys.head_kv * GROUP) * query_tiles + " or ""
 % local v_rest = (spec.dim_v + 15) // 16 > tiles.v_steps
 enum { V_STEPS = ${tiles.v_steps} /* of V's columns, in 16s, that stay in registers */ };
 
@@ -105,73 +104,76 @@ DEVICE void add_rows(float *sum, int key, const key_tile &at_keys, const backwar
 }
 % end
 % local function add_dq()
-%   if det and walk.begin ~= "0" then
-/* Tiles before the first are passed when those before this block have passed them. */
-await_turn(at_keys, turns, ${before}${walk.begin});
-pass_turn(turns, ${before}${walk.begin});
-%   end
-%   local function find_sum()
 const int sum = ${grouped and "(slot_of(args, at_keys) - at_keys.head_kv) * GROUP + head" or "slot_of(args, at_keys)"};
-float *dq_sum = args.dq_sum + (long long)sum * query_tiles * DQ_FLOATS + part * DQ_PART;
-%   end
-%   if not walk.heads_inside then
-${capture(find_sum)}
-%   end
-${walk.each_tile}
-%   if walk.heads_inside then
-  ${capture(find_sum)}
-%   end
-  named_barrier_arrive(2 + part, 160); /* the consumer may write */
-  named_barrier_sync(4 + part, 160);   /* it has written */
+float *to = dq_sum + ((long long)sum * query_tiles + tile) * DQ_FLOATS;
 %   if det then
-  await_turn(at_keys, turns, ${before}tile + 1);
-%   end
+if (visits++ % 2 == number) {
+  const int turn = ${walk.turn};
+  await_turn(at_keys, turns, turn);
+  named_barrier_sync(4 + 2 * number, 160); /* the consumers have written */
+  named_barrier_sync(5 + 2 * number, 160);
   if (threadIdx.x % 32 == 0) {
-%   if det then
     proxy_fence_global();
-%   end
-    bulk_add(dq_sum + (long long)tile * DQ_FLOATS, staged, 4 * DQ_PART);
+    bulk_add(to, staged, 4 * DQ_FLOATS);
     tma_store_commit();
     tma_store_wait_read<0>();
-%   if det then
-    bulk_wait();
-    proxy_fence_global();
-%   end
   }
-%   if det then
-  pass_turn(turns, ${before}tile + 1);
-%   else
   __syncwarp();
-%   end
+  named_barrier_arrive(2, 160); /* the consumers may write */
+  named_barrier_arrive(3, 160);
+  pass_turn(turns, turn);
 }
+%   else
+named_barrier_arrive(2 + number, 160); /* the consumer may write */
+named_barrier_sync(4 + number, 160);   /* it has written */
+if (threadIdx.x % 32 == 0) {
+  bulk_add(to, staged, 4 * DQ_PART);
+  tma_store_commit();
+  tma_store_wait_read<0>();
+}
+__syncwarp();
+%   end
 % end
 
-/* A warp of the first warpgroup: has what a consumer staged of dQ added to memory. */
-DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigned char *memory,
-                     int part) {
-  const unsigned staged = shared_address(memory) + DQ_STAGED + part * 4 * DQ_PART;
-  await_memory(args, at_keys);
 % if det then
-  int *turns = at_keys.turns + part;
+/* A warp of the first warpgroup: has what the consumers staged of dQ added to memory, every other
+   time. An addition takes as long to arrive as a visit: meanwhile the other warp does the next. */
+% else
+/* A warp of the first warpgroup: has what a consumer staged of dQ added to memory. */
 % end
-% if grouped and not walk.heads_inside then
-  ${tiles.each_head} {
-    ${walk.ends_counted}
+DEVICE void serve_dq(const backward_args &args, const key_tile &at_keys, unsigned char *memory,
+                     int number) {
+  await_memory(args, at_keys);
+  ${walk.ends_counted}
+% if det then
+  const unsigned staged = shared_address(memory) + DQ_STAGED;
+  float *dq_sum = args.dq_sum;
+  int visits = 0;
+  /* The counter of its turns, every other one. */
+  int *turns = at_keys.turns + (${walk.skipped and walk.skipped .. " + " or ""}number + 1) % 2;
+%   if walk.skipped then
+%     if not walk.rising then
+  await_turn(at_keys, turns, ${walk.skipped});
+%     end
+  pass_turn(turns, ${walk.skipped});
+%   end
+  if (number == 0) {
+    named_barrier_arrive(2, 160);
+    named_barrier_arrive(3, 160);
+  }
+% else
+  const unsigned staged = shared_address(memory) + DQ_STAGED + number * 4 * DQ_PART;
+  float *dq_sum = args.dq_sum + number * DQ_PART;
+% end
+  ${walk.open}
     ${capture(add_dq)}
   }
-% else
-  ${walk.ends_counted}
-  ${capture(add_dq)}
-% end
-% if det then
-
-  /* The last turn, and with it those after the last tile that this block visits. */
-  const int last = ${grouped and "GROUP * " or ""}((args.seqlen_q + QUERIES - 1) / QUERIES);
-  await_turn(at_keys, turns, last);
-  pass_turn(turns, last);
-% else
+% if not det then
   if (threadIdx.x % 32 == 0)
     bulk_wait();
+% elseif not walk.rising then
+  await_turn(at_keys, turns, ${walk.turns});
+  pass_turn(turns, ${walk.turns});
 % end
   if (args.done && threadIdx.x % 32 == 0) {
     proxy_fence_global();
@@ -390,7 +392,11 @@ if (ending != GOES_ON) {
 ${capture(stage_dq)}
 %   end
 proxy_fence();
+%   if det and not short then
+named_barrier_arrive(4 + 2 * at.buffer + consumer, 160);
+%   else
 named_barrier_arrive(4 + consumer, 160);
+%   end
 wgmma_wait<0>(dk);
 release(shared + Q_EMPTY, at);
 any = 1;
@@ -448,41 +454,23 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   ${walk.bounds}
 % local said = uniforms .. mask.predicate(position) .. (score.identity and "" or score.text(position))
 % local by_head = text.mentions(said, "head")
-% if by_head and not walk.heads_inside then
-  int head = ${tiles.divided and "at_keys.head" or grouped and "at_keys.head_kv * GROUP" or "at_keys.head_kv"};
-% end
-% if grouped then
-%   if walk.heads_inside then
+% if walk.heads_inside then
   for (int left = GROUP * ${walk.count}; left > 0; --left) {
-%     if by_head then
+%   if by_head then
     const int head = ${walk.head_at "(GROUP - left % GROUP)"};
-%     end
+%   end
     ${capture(visit, "work % 2")}
   }
-%   else
-  int tile = ${walk.begin};
-  for (int left = ${tiles.divided and "args.members" or "GROUP"} * ${walk.count}; left > 0; --left) {
+% elseif grouped then
+  ${walk.open}
     ${capture(visit, walk.masked == "" or walk.masked)}
-%     if by_head then
-    if (++tile == ${walk.finish}) {
-      tile = ${walk.begin};
-      ++head;
-    }
-%     else
-    if (++tile == ${walk.finish})
-      tile = ${walk.begin}; /* of the next head */
-%     end
   }
-%   end
 % else
-%   for i, run in ipairs(walk.runs) do
-%     if walk.from_end then
-%       run = walk.runs[#walk.runs + 1 - i]
-  for (int tile = ${walk.before(run.to)}; tile >= ${run.from};
-       tile = ${walk.before "tile"}) {
-%     else
-  for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
-%     end
+%   if by_head then
+  const int head = at_keys.head_kv;
+%   end
+%   for _, run in ipairs(walk.runs_in_order) do
+  ${walk.loop(run.from, run.to)}
     ${capture(visit, run.masked)}
   }
 %   end
@@ -559,8 +547,8 @@ DEVICE void consume_heads(const backward_args &args, const tensor_map &dk_map,
     {
       const key_tile at_keys = find_keys(args, turn);
       ${walk.bounds}
-%   for _, run in ipairs(walk.runs) do
-      for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+%   for _, run in ipairs(walk.runs_in_order) do
+      ${walk.loop(run.from, run.to)}
         ${capture(visit, run.masked, true)}
       }
 %   end

@@ -48,7 +48,7 @@ DEVICE void load_queries(const backward_args &args,
     load_v(v_map, shared, at_keys, turn & 1);
 % end
     ${walk.ends}
-    for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+    ${walk.tiles}
       const unsigned q_full = shared + Q_FULL + 8 * at.buffer;
       const unsigned dout_full = shared + DOUT_FULL + 8 * at.buffer;
       wait(shared + Q_EMPTY, at);
@@ -83,7 +83,7 @@ DEVICE void load_rows(const backward_args &args, unsigned char *memory) {
     const long long row_0 =
         ((long long)at_keys.batch * args.heads_q + at_keys.head_kv) * args.seqlen_q;
     ${walk.ends}
-    for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+    ${walk.tiles}
       const bool is_new = first >> tile & 1;
       float *to = (float *)(memory + STATISTICS) + at.buffer * 2 * QUERIES + lane;
       wait(shared + Q_EMPTY, at);
@@ -169,7 +169,7 @@ DEVICE void serve_heads(const backward_args &args,
     if (unvisited && turn % key_tile_count(args) == 0)
       clear_dq(dq_map, staged, at_keys, part, unvisited);
     ${walk.ends_counted}
-    for (int tile = ${walk.begin}; tile < ${walk.finish}; ++tile) {
+    ${walk.tiles}
       const bool first = visits.first >> tile & 1, last = visits.last >> tile & 1;
       float *sum = args.dq_sum + (blockIdx.x * query_tiles + tile) * DQ_FLOATS + part * DQ_PART;
       if (last && !first) {

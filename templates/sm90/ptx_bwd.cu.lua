@@ -179,6 +179,16 @@ DEVICE int count_released(int *counter) {
 DEVICE void store_release(int *to, int value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
+%   if tiles.wide and spec.deterministic then
+DEVICE int load_shared_acquire(unsigned from) {
+  int value;
+  asm volatile("ld.acquire.cta.shared.s32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
+DEVICE void store_shared_release(unsigned to, int value) {
+  asm volatile("st.release.cta.shared.s32 [%0], %1;" : : "r"(to), "r"(value) : "memory");
+}
+%   end
 %   if not tiles.wide then
 /* Between this thread's accesses to memory and those that TMA does for it, either way. */
 DEVICE void proxy_fence_global() { asm volatile("fence.proxy.async.global;" : : : "memory"); }
@@ -201,7 +211,7 @@ DEVICE void store_transposed_matrices(unsigned address, unsigned a, unsigned b, 
                : "memory");
 }
 
-%   if spec.group > 1 or tiles.short or require("mask").searched "q" then
+%   if tiles.short or require("mask").searched "q" then
 
 /* The same value, but what is computed from it is not kept from an earlier computation. */
 DEVICE int afresh(int x) {

@@ -238,7 +238,7 @@ void ${spec.name}_plan(const fa_problem *in, fa_plan *out) {
 % if spec.pass == "bwd" then
 
 %   if not mask.trivial or spec.deterministic then
-%     local least = spec.deterministic and 1 or 4
+%     local least = not spec.deterministic and 4 or mask.trivial and 16 or 32
 %     if tiles.divided then
   long long section = fitting_pairs(in, pairs * parts, ${spec.group} / parts, ${least});
 %     else

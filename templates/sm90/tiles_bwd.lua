@@ -65,7 +65,7 @@ if tiles.wide then
   tiles.k_split, tiles.k_chunks = 64, tiles.qk_chunks
   tiles.k_bytes = tiles.qk_chunks * tiles.keys * row_bytes
   tiles.dq_floats = 64 * 64 * tiles.qk_chunks
-  tiles.turns = 4 * tiles.warpgroups -- counters a block: one a warp
+  tiles.turns = 1 -- counters a block
   local function bytes()
     return tiles.header_bytes + tiles.k_bytes + tiles.v_bytes + 2 * tiles.q_bytes
         + tiles.dout_stages * tiles.dout_bytes + 2 * tiles.ds_bytes
@@ -86,7 +86,7 @@ else
   tiles.dq_columns = by_rows and spec.dim_qk or tiles.k_split
   tiles.dq_part = 64 * tiles.dq_columns -- floats of dQ a warpgroup
   tiles.dq_floats = 2 * tiles.dq_part
-  tiles.turns = 2 -- one a warpgroup
+  tiles.turns = 2 -- counters a block: of odd turns and of even ones
   -- dK leaves through K, dV through V.
   tiles.k_bytes = math.max(tiles.k_chunks, tiles.qk_chunks) * tiles.keys * row_bytes
   tiles.shared_bytes = tiles.header_bytes + tiles.k_bytes + tiles.v_bytes

@@ -30,31 +30,70 @@ for i, run in ipairs(runs) do
 end
 if #conditions > 0 then walk.masked = table.concat(conditions, " || ") end
 
+-- Blocks take key tiles that visit the most first. Under `det`, where a block follows the one before
+-- it at every query tile, it then begins where its walk is not bounded: the others have gone ahead.
+walk.ascending = walk.longest == "first"
+walk.down = spec.deterministic and walk.ascending and walk.rising
+
 -- What masks that are looked for leave often ends with the same query tiles for many keys. Taken from
 -- there, of each tile all heads in turn, blocks that run at once share what is in L2: of the drafter's
 -- attention a third of the loads go on to memory that did in ascending order.
 walk.from_end = mask.searched "q" and not spec.deterministic and not tiles.wide
-walk.heads_inside = walk.from_end and spec.group > 1
-walk.count = string.format("max(%s - %s, 0)", walk.finish, walk.begin)
-walk.each_tile = string.format("for (int tile = %s; tile < %s; ++tile) {", walk.begin, walk.finish)
+local before = function(tile) return tile .. " - 1" end
 if walk.from_end then
   walk.setup = walk.setup .. "\nconst int gap_begin = found.gap_begin, gap_end = found.gap_end;"
-  walk.count = "max(tile_end - tile_begin - (gap_end - gap_begin), 0)"
   -- Without a gap both of its ends are 0. A run of tiles may begin or end with it.
-  walk.before = function(tile) return string.format("(%s == gap_end ? gap_begin : %s) - 1", tile, tile) end
-  walk.each_tile = "for (int tile = tile_end - 1; tile >= tile_begin;\n     tile = "
-      .. walk.before "tile" .. ") {"
-end
-if walk.heads_inside then
-  walk.head_at = function(step) return "at_keys.head_kv * GROUP + " .. step .. " % GROUP" end
-  walk.each_tile = "for (int step = 0, tile = tile_end - 1; tile >= tile_begin;\n"
-      .. "     tile = ++step % GROUP ? tile : " .. walk.before "tile" .. ") {\n"
-      .. "  const int head = " .. walk.head_at "step" .. ";"
+  before = function(tile) return string.format("(%s == gap_end ? gap_begin : %s) - 1", tile, tile) end
 end
 
--- Where all heads of a group pass by, the bounds are computed for each head: kept, they would take
--- registers that the consumers need.
-local grouped = spec.group > 1
+-- The loop over query tiles from one to another, and its brace.
+function walk.loop(from, to)
+  if walk.from_end then
+    return string.format("for (int tile = %s; tile >= %s;\n     tile = %s) {", before(to), from,
+      before "tile")
+  elseif walk.down then
+    return string.format("for (int tile = %s - 1; tile >= %s; --tile) {", to, from)
+  end
+  return string.format("for (int tile = %s; tile < %s; ++tile) {", from, to)
+end
+walk.tiles = walk.loop(walk.begin, walk.finish)
+walk.runs_in_order = {}
+for i, run in ipairs(runs) do
+  walk.runs_in_order[(walk.from_end or walk.down) and #runs + 1 - i or i] = run
+end
+
+-- All visits of a block. Turns of `det` go on from tile to tile, too: were they to go on from head to
+-- head, a block with few tiles would wait for those with many at every head.
+walk.open = walk.tiles
+walk.heads_inside = walk.from_end and spec.group > 1
+if walk.heads_inside then
+  walk.count = "max(tile_end - tile_begin - (gap_end - gap_begin), 0)"
+  walk.head_at = function(step) return "at_keys.head_kv * GROUP + " .. step .. " % GROUP" end
+  walk.open = "for (int step = 0, tile = tile_end - 1; tile >= tile_begin;\n"
+      .. "     tile = ++step % GROUP ? tile : " .. before "tile" .. ") {\n"
+      .. "  const int head = " .. walk.head_at "step" .. ";"
+elseif spec.group > 1 then
+  local outer, inner = tiles.each_head .. " {", walk.tiles
+  if spec.deterministic then outer, inner = inner, outer end
+  walk.open = outer:sub(1, -3) .. "\n#pragma unroll 1\n" .. inner
+end
+
+-- Turns of `det`, counted as tiles and heads are visited: of this visit, from 1 on, of the tiles before
+-- the first visited, nil for none, and of all.
+local function turns(tiles_passed)
+  return spec.group > 1 and "(" .. tiles_passed .. ") * GROUP" or tiles_passed
+end
+walk.turn = walk.down and "query_tiles - tile" or "tile + 1"
+if spec.group > 1 then
+  walk.turn = string.format("(%s - at_keys.head_kv) * GROUP + head + 1",
+    walk.down and "query_tiles - 1 - tile" or "tile")
+end
+walk.turns = turns "query_tiles"
+if walk.down and walk.finish ~= "query_tiles" then
+  walk.skipped = turns("query_tiles - " .. walk.finish)
+elseif not walk.down and walk.begin ~= "0" then
+  walk.skipped = turns(walk.begin)
+end
 
 -- The C lines before the loops over query tiles: the bounds in setup, and what they refer to.
 -- counted: the number of query tiles is used besides.
@@ -65,8 +104,7 @@ local function with(setup, consumer, counted)
     if wanted or text.mentions(uses, name) then lines[#lines + 1] = line end
   end
   if consumer or uses:find("key") then
-    lines[1] = string.format("const int key_first = %s;",
-      grouped and "afresh(at_keys.first)" or "at_keys.first")
+    lines[1] = "const int key_first = at_keys.first;"
   end
   declare("query_tiles", "const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;", counted)
   declare("keys", "const int keys = min(KEYS, args.seqlen_k - key_first);")

@@ -35,6 +35,7 @@ static const char template_text[] =
     "    visit(to, tile, ${run.masked and 1 or 0});\n"
     "%       end\n"
     "}\n"
+    "int rising_${walked}_${size}_${ends}(void) { return ${walk.rising and 1 or 0}; }\n"
     "%     end\n"
     "%   end\n"
     "% end\n"
@@ -57,6 +58,7 @@ typedef void (*walk_function)(long long length, long long shift, long long first
 typedef struct walks {
   jit *code;
   walk_function walk[WALKS][SIZES][ENDS];
+  int (*rising[WALKS][SIZES][ENDS])(void); /* whether the walk's ends are said never to fall */
   int (*keep)(long long q, long long k);
   int (*keep_inside)(long long q, long long k, long long seqlen_k);
 } walks;
@@ -84,6 +86,10 @@ static void compile_walks(walks *out, const char *words, const char *lua) {
              ends == WHOLE ? "whole" : "clipped");
     out->walk[walk][size][ends] = (walk_function)jit_symbol(out->code, symbol);
     assert_non_null(out->walk[walk][size][ends]);
+    snprintf(symbol, sizeof symbol, "rising_%c_%d_%s", "kq"[walk], tile_sizes[size],
+             ends == WHOLE ? "whole" : "clipped");
+    out->rising[walk][size][ends] = (int (*)(void))jit_symbol(out->code, symbol);
+    assert_non_null(out->rising[walk][size][ends]);
   }
   out->keep = (int (*)(long long, long long))jit_symbol(out->code, "keep");
   out->keep_inside = (int (*)(long long, long long, long long))jit_symbol(out->code, "keep_inside");
@@ -167,7 +173,28 @@ typedef struct trip {
   int walk, size, ends, fixed0, fixed1, fixed_size, seqlen_q, seqlen_k;
 } trip;
 
-static void check_trip(const mask_case *m, const walks *code, const trip *t) {
+/* What one trip after another has visited, where ends are said never to fall. */
+typedef struct trail {
+  int first, last; /* tiles of the last trip that visited any */
+  int skipped;     /* whether one since then visited none */
+} trail;
+
+static void check_rising(const mask_case *m, const trip *t, const visits *seen, trail *before) {
+  int first = 0, last = (int)seen->last;
+  while (first <= last && seen->masked[first] < 0) ++first;
+  if (last < 0) {
+    before->skipped = 1;
+    return;
+  }
+  if (first < before->first || last < before->last || (before->skipped && first <= before->last))
+    fail_msg("%s: tiles %d to %d are visited by %d to %d, %d to %d%s before: the ends are said "
+             "never to fall",
+             m->lua, first, last, t->fixed0, t->fixed1 - 1, before->first, before->last,
+             before->skipped ? " and none" : "");
+  *before = (trail){first, last, 0};
+}
+
+static void check_trip(const mask_case *m, const walks *code, const trip *t, trail *before) {
   const int tile = tile_sizes[t->size], shift = t->seqlen_k - t->seqlen_q;
   const int length = t->walk == WALK_K ? t->seqlen_k : t->seqlen_q;
   const int offset = t->walk == WALK_K ? shift : 0; /* of the fixed axis' positions */
@@ -194,6 +221,7 @@ static void check_trip(const mask_case *m, const walks *code, const trip *t) {
              fault, t->seqlen_q, t->seqlen_k, t->walk == WALK_K ? "keys" : "queries", tile,
              t->walk == WALK_K ? "queries" : "keys", t->fixed0, t->fixed1 - 1,
              t->ends == WHOLE ? "whole" : "clipped", index - 1);
+  if (code->rising[t->walk][t->size][t->ends]()) check_rising(m, t, &seen, before);
 }
 
 static void check_predicates(const mask_case *m, const walks *code, int seqlen_q, int seqlen_k) {
@@ -214,9 +242,10 @@ static void check_sizes(const mask_case *m, const walks *code, int seqlen_q, int
       trip t = {i / SIZES / ENDS, i / ENDS % SIZES, i % ENDS, 0, 0,
                 fixed_sizes[f],   seqlen_q,         seqlen_k};
       const int fixed_length = t.walk == WALK_K ? seqlen_q : seqlen_k;
+      trail before = {-1, -1, 0};
       for (; t.fixed0 < fixed_length; t.fixed0 += t.fixed_size) {
         t.fixed1 = at_most(t.fixed0 + t.fixed_size, fixed_length);
-        check_trip(m, code, &t);
+        check_trip(m, code, &t, &before);
       }
     }
 }
