@@ -45,6 +45,7 @@ DEVICE int beyond_gap(int tile, const tile_work &work) {
 /* ---- Products -------------------------------------------------------------------------------- */
 
 /* S = Q K^T, 16 columns a step; TMA has filled columns past DIM_QK with zeros. */
+% if tiles.q_shared then
 template <int count> DEVICE void start_scores(float (&s)[count], unsigned q, unsigned k) {
   enum { Q_CHUNK = ROWS * CHUNK_ROW, K_CHUNK = 2 * count * CHUNK_ROW };
 #pragma unroll
@@ -55,6 +56,32 @@ template <int count> DEVICE void start_scores(float (&s)[count], unsigned q, uns
   }
   wgmma_commit();
 }
+%   if tiles.q_registers then
+
+/* The same with Q in registers. */
+%   end
+% end
+% if tiles.q_registers then
+template <int count>
+DEVICE void start_scores(float (&s)[count], const unsigned (&q)[Q_WORDS], unsigned k) {
+  enum { K_CHUNK = 2 * count * CHUNK_ROW };
+#pragma unroll
+  for (int step = 0; step < Q_WORDS / 4; ++step)
+    wgmma_scores(s, q + 4 * step, describe(k + (step / 4 * K_CHUNK + step % 4 * 32) / 16),
+                 step > 0);
+  wgmma_commit();
+}
+
+/* Q of the warp's rows from its tile, as left operand. */
+DEVICE void load_queries(unsigned (&q)[Q_WORDS], unsigned tile) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane % 16;
+#pragma unroll
+  for (int step = 0; step < Q_WORDS / 4; ++step) {
+    const int unit = step % 4 * 2 + lane / 16;
+    load_matrices(q + 4 * step, tile + (step / 4 * ROWS + row) * CHUNK_ROW + (unit ^ row % 8) * 16);
+  }
+}
+% end
 
 /* O += P V, 16 keys a step; O = P V at the first key tile. */
 template <int count>
@@ -364,7 +391,14 @@ ${spec.name}_${entry.name}(
     if (work.key_tile_begin < 0)
       break;
     const unsigned q_tile = q_ring + (q_at.buffer * consumers + consumer) * Q_BYTES;
+% if entry.q_registers then
+    unsigned q[Q_WORDS];
+    load_queries(q, q_tile);
+    __syncwarp();
+    release(q_empty, q_at);
+% else
     const unsigned q = uniform(tile_word(q_tile, 16));
+% end
     const int rows = min(ROWS, args.seqlen_q - work.row_first - consumer * ROWS);
 % local mask_text = not mask.trivial and not mask.searched "k" and mask.predicate(position) or ""
 % local said = uniforms .. scores.text .. mask_text
@@ -441,7 +475,9 @@ ${spec.name}_${entry.name}(
       }
 % end
     }
+% if not entry.q_registers then
     release(q_empty, q_at);
+% end
     if (any_key) {
       wait(v_full, ring);
       wgmma_fence();

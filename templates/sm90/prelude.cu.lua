@@ -27,6 +27,9 @@ enum {
   CHUNK = 64,      /* columns; tiles are cut into chunks, whose rows are what the swizzle spans: */
   CHUNK_ROW = 128, /* bytes */
   QK_CHUNKS = ${tiles.qk_chunks},
+% if spec.pass == "fwd" and tiles.q_registers then
+  Q_WORDS = (DIM_QK + 15) / 16 * 4, /* of a lane, where Q is in registers */
+% end
   V_CHUNKS = ${tiles.v_chunks}
 };
 

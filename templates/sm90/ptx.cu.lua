@@ -154,6 +154,16 @@ DEVICE void store_matrices(unsigned address, unsigned a, unsigned b, unsigned c,
                : "memory");
 }
 % end
+% if forward and tiles.q_registers then
+
+/* Four such matrices from shared memory, a word of each. */
+DEVICE void load_matrices(unsigned *to, unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
+% end
 % if forward and spec.dim_v % 16 ~= 0 then
 
 /* Two, rows to the addresses of lanes 0-7 and 8-15. */
@@ -179,6 +189,7 @@ template <int pending, int count> DEVICE void wgmma_wait(float (&d)[count]) {
 % if forward then
 %   for _, keys in ipairs(tiles.key_tiles) do
 %     local count = keys // 2
+%     if tiles.q_shared then
 
 /* d = or += Q K^T: 64 queries x ${keys} keys, 16 columns of Q and K, both in shared memory. */
 DEVICE void wgmma_scores(float (&d)[${count}], descriptor q, descriptor k, int accumulate) {
@@ -190,6 +201,20 @@ DEVICE void wgmma_scores(float (&d)[${count}], descriptor q, descriptor k, int a
                ${operands.accumulators(count)}
                : "l"(q), "l"(k), "r"(accumulate));
 }
+%     end
+%     if tiles.q_registers then
+
+/* d = or += Q K^T: 64 queries x ${keys} keys, 16 columns, Q in registers, K in shared memory. */
+DEVICE void wgmma_scores(float (&d)[${count}], const unsigned *q, descriptor k, int accumulate) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %${count + 5}, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n${keys}k16.f32.${dtype}.${dtype} {"
+               ${operands.registers(count)}
+               "}, {%${count}, %${count + 1}, %${count + 2}, %${count + 3}}, %${count + 4}, p, 1, 1, 0;\n}\n"
+               :
+               ${operands.accumulators(count)}
+               : "r"(q[0]), "r"(q[1]), "r"(q[2]), "r"(q[3]), "l"(k), "r"(accumulate));
+}
+%     end
 %   end
 %   local count = spec.dim_v // 2
 

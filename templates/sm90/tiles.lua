@@ -7,6 +7,7 @@
 --   keys         rows of a key tile: the N of S = Q K^T and the depth of O += P V
 --   stages       buffers in each of the rings of K and of V
 --   q_buffers    2: the next tile's Q arrives while this one is worked on
+--   q_registers  Q is taken into registers when a tile begins, so that one buffer does as much
 --   strips       64-column strips of O that a warp may have on their way to memory
 --   turns        consumers issue their products in turns, so that one's exponentials run under
 --                another's products
@@ -49,6 +50,10 @@ local function narrow() -- to 64 columns: products and exponentials take equally
     turns = true,
     reason = "half the barriers a key; as much as 160 registers hold; level with the other at 2048" }
   if widest <= 32 then short.every_peak, main.every_peak = true, true end
+  if widest > 32 and widest <= 48 and score.identity then -- 1.02 to 1.03 of two buffers from 1024 on
+    short.q_registers, short.q_buffers = true, 1
+    main.q_registers, main.q_buffers = true, 1
+  end
   if not mask.trivial then return { short } end -- where tiles meet a mask, level at any length
   short.longest_keys = 2048
   return { short, main }
@@ -105,7 +110,10 @@ local function wide() -- to 192 columns
   if not mask.trivial then return { one_q } end
   -- Without all maxima the error at 512 keys is 1.10 of that of kernels that split so few keys.
   two_q.every_peak, two_q.longest_keys = true, 768
-  return { two_q, one_q }
+  if not score.identity then return { two_q, one_q } end -- scores take the registers
+  return { two_q, { warpgroups = 2, keys = 80, stages = 2, q_buffers = 1, strips = 2, turns = true,
+    q_registers = true,
+    reason = "1.02 of 64 keys and Q in shared memory at 1024, 1.01 at 4096; with 80 keys alone 1.00" } }
 end
 
 local function widest_dims() -- to 256 columns
@@ -141,9 +149,12 @@ for i, entry in ipairs(entries) do
 end
 
 local key_tiles, seen, turns, sums = {}, {}, false, false
+local q_registers, q_shared = false, false
 for _, entry in ipairs(entries) do
   turns = turns or entry.turns
   sums = sums or not entry.every_peak
+  q_registers = q_registers or entry.q_registers
+  q_shared = q_shared or not entry.q_registers
   if not seen[entry.keys] then key_tiles[#key_tiles + 1] = entry.keys end
   seen[entry.keys] = true
 end
@@ -162,6 +173,8 @@ return {
   entries = entries,
   key_tiles = key_tiles,
   turns = turns, -- of any entry
+  q_registers = q_registers, -- any entry has Q there
+  q_shared = q_shared,       -- or multiplies it out of shared memory
   sums = sums,   -- of any entry tell when to look at the maxima
   growth = growth,
   qk_chunks = qk_chunks,

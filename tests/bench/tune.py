@@ -85,20 +85,24 @@ def chunks(columns):
 
 
 def forward_candidates(row):
-    """S, P and O in registers; K and V in rings, Q and what leaves of O beside them."""
-    qk_chunks, v_chunks = chunks(row["dim_qk"]), chunks(row["dim_v"])
-    for warpgroups, keys, stages, q_buffers in itertools.product((2, 3, 4), range(48, 257, 16), (2, 3),
-                                                                 (1, 2)):
-        if keys // 2 + keys // 4 + row["dim_v"] // 2 + SPARE > FORWARD_REGISTERS[warpgroups]:
-            continue
-        free = BLOCK_BYTES - BARRIER_BYTES - stages * (qk_chunks + v_chunks) * keys * ROW_BYTES
-        free -= warpgroups * q_buffers * qk_chunks * 64 * ROW_BYTES
-        strips = min(v_chunks, free // (warpgroups * 64 * ROW_BYTES))
-        if strips < 1:
+    """S, P, O and perhaps Q in registers; K and V in rings, Q and what leaves of O beside them."""
+    for warpgroups, keys, stages, q_buffers, q_registers in itertools.product(
+            (2, 3, 4), range(48, 257, 16), (2, 3), (1, 2), (False, True)):
+        used = keys // 2 + keys // 4 + row["dim_v"] // 2 + q_registers * row["dim_qk"] // 4
+        strips = free_strips(row, warpgroups, keys, stages, q_buffers)
+        if used + SPARE > FORWARD_REGISTERS[warpgroups] or strips < 1:
             continue
         for turns, every_peak in itertools.product((False, True), (False, True)):
             yield {"warpgroups": warpgroups, "keys": keys, "stages": stages, "q_buffers": q_buffers,
-                   "strips": strips, "turns": turns, "every_peak": every_peak}
+                   "strips": strips, "turns": turns, "every_peak": every_peak, "q_registers": q_registers}
+
+
+def free_strips(row, warpgroups, keys, stages, q_buffers):
+    """Of O that shared memory holds beside the rings and Q."""
+    qk_chunks, v_chunks = chunks(row["dim_qk"]), chunks(row["dim_v"])
+    free = BLOCK_BYTES - BARRIER_BYTES - stages * (qk_chunks + v_chunks) * keys * ROW_BYTES
+    free -= warpgroups * q_buffers * qk_chunks * 64 * ROW_BYTES
+    return min(v_chunks, free // (warpgroups * 64 * ROW_BYTES))
 
 
 def backward_candidates(row):
@@ -129,7 +133,9 @@ def label(candidate):
     """64x128 and so on: rows x keys, then what else is chosen."""
     rows = candidate.get("queries") or 64 * candidate["warpgroups"]
     parts = [f"{rows}x{candidate['keys']}"]
-    parts += [f"{name}{value:d}" for name, value in candidate.items() if name not in ("keys", "queries")]
+    for name, value in candidate.items():
+        if value and name not in ("keys", "queries"):
+            parts.append(name if value is True else f"{name}{value}")
     return "_".join(parts)
 
 

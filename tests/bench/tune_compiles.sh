@@ -39,6 +39,8 @@ expect "what is left goes to the GPU" '"keys": 80'
 cp "$folder/out"/fwd_sm90_bf16_d128/192x80_*/sm90/candidate.lua "$folder/log"
 expect "as an overlay" 'forward = .*keys = 80, .*turns = true'
 
+compile 'fwd bf16 d160 S4096' --only keys=80 stages=2 q_buffers=1 turns=1 every_peak=0 q_registers=1
+expect "Q in registers is tried" "^  128x80_[a-z0-9_]+_q_registers +[0-9]+ registers"
 compile 'bwd f16 d192 causal S1024' --only warpgroups=3
 expect "backward has candidates" "^  64x96_[a-z0-9_]+ +[0-9]+ registers"
 compile 'bwd f16 causal S1024'
