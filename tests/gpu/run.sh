@@ -54,8 +54,10 @@ timed() {
 # Puts the kernels that most tests use into the disk cache, all processors at work: only a matter
 # of time, so that nothing depends on this list. sm90 is compiled for 9.0 alone.
 compile_ahead() {
-  local target=$1 arch=''
+  local target=$1 arch='' variants
   [ "$target" != sm80 ] || arch=cc${FAGEN_ARCH:-$(compute_capability)}
+  variants=$(basename -s .lua templates/variants/*.lua tests/numeric/overlay/variants/*.lua |
+    grep -vx causal | paste -sd ,)
   FA_TEMPLATE_DIR=tests/numeric/overlay timed "compile_$target" "$fagen" compile --jobs "$jobs" \
     "fwd,bwd $target $arch f16,bf16 d8,40,64,72,80,96,128,192,256" \
     "fwd,bwd $target $arch f16,bf16 d8,40,64,72,80,96,128,192,256 causal" \
@@ -64,7 +66,10 @@ compile_ahead() {
     "fwd,bwd $target $arch f16,bf16 d40 gqa2 ahead,behind,twice" \
     "fwd,bwd $target $arch f16,bf16 d40 gqa2 causal ahead,behind,twice" \
     "fwd,bwd $target $arch f16,bf16 d64 gqa2,gqa3,gqa4,gqa8 causal" \
-    "fwd,bwd $target $arch f16,bf16 d64 gqa2"
+    "fwd,bwd $target $arch f16,bf16 d64 gqa2" \
+    "fwd,bwd $target $arch bf16 d64 gqa2 $variants" \
+    "fwd $target $arch f16 d64 gqa2 causal $variants" \
+    "bwd $target $arch f16,bf16 d64 gqa2 causal det $variants"
 }
 
 compute_capability() {
