@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "progress.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Rounding P and O once each to 16 bits costs 2.2e-3 (bf16) and 2.8e-4 (f16) already. In f32 the
@@ -19,7 +20,9 @@ double check_limit(int dtype, trial_tensor tensor) {
 }
 
 double check_output_limit(const trial_output *output, int dtype) {
-  const double least = 1.25 * output->rounding;
+  /* The noise of few elements is a small sample of what it may be. */
+  const double elements = (double)view_count(output->extent);
+  const double least = (1.25 + 3 / sqrt(fmax(elements, 1))) * output->rounding;
   double limit = check_limit(dtype, output->tensor);
   return least > limit ? least : limit;
 }

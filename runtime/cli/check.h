@@ -24,7 +24,7 @@ int cli_check(const fa_spec *spec, const cli_sizes *sizes, FILE *out);
 double check_limit(int dtype, trial_tensor tensor);
 
 /* The limit that holds for this result: the documented one, or 1.25 times what rounding alone costs
-   where that is more. It is where hardly any values are averaged over, where they cancel, or where
+   where that is more; up to 4.25 times for a single element, whose noise is drawn once. It is where hardly any values are averaged over, where they cancel, or where
    a score has large terms that f32 rounds.
 
    Gradients by parameters have the limits of the other gradients, for they are sums of the same dS,

@@ -84,6 +84,11 @@ count() { # of tests that PASSED, FAILED or were SKIPPED in a log of cmocka
 # One line of the table; 1 when the program failed.
 print_row() {
   local program=$1 target=$2 name=$1_$2 log=$logs/$1_$2.log rc seconds note=
+  if [ ! -e "$logs/$name.seconds" ]; then
+    note=$(grep -a 'RUN ' "$log" 2>/dev/null | tail -n 1 | sed 's/.*\] //')
+    printf '%-18s %-6s %40s\n' "$program" "$target" "not ended, in ${note:-its start}"
+    return 1
+  fi
   rc=$(cat "$logs/$name.rc")
   seconds=$(cat "$logs/$name.seconds")
   if [ "$rc" = 77 ]; then
@@ -102,9 +107,10 @@ print_row() {
 
 wanted() { [ -z "${FAGEN_PROGRAMS:-}" ] || [[ " $FAGEN_PROGRAMS " == *" $1 "* ]]; }
 
+rows=() # "program target" of what was started
+
 run_programs() {
-  local line program target file status=0
-  local -a rows=() failed=()
+  local line program target file
   if [ -x "$fagen" ] && [ -e /dev/nvidiactl ] && [ -z "${FAGEN_PROGRAMS:-}" ]; then
     for target in $targets; do
       compile_ahead "$target"
@@ -112,6 +118,7 @@ run_programs() {
         "exit code $(cat "$logs/compile_$target.rc")"
     done
   fi
+  trap stopped TERM INT
   while read -r line; do
     for target in ${line#* }; do
       program=${line%% *}
@@ -129,6 +136,20 @@ run_programs() {
   done < <(grep -v '^#' tests/gpu/programs.txt)
   wait
   [ ${#rows[@]} != 0 ] || { echo "$build holds none of the programs"; return 2; }
+  print_table
+}
+
+# Told to end early: what is known by then is not lost.
+stopped() {
+  # shellcheck disable=SC2046 # numbers
+  kill $(jobs -p) 2>/dev/null
+  print_table
+  exit 1
+}
+
+print_table() {
+  local line status=0
+  local -a failed=()
   printf '%-18s %-6s %6s %6s %7s %8s\n' program target passed failed skipped seconds
   for line in "${rows[@]}"; do
     # shellcheck disable=SC2086 # two words

@@ -38,4 +38,12 @@ expect 0 "test_shapes test_seam" "test_shapes sm80 3 0 0" "SKIP test_seam: no dr
 expect 1 "test_shapes test_large" "test_large sm80 0 1 0" "---- test_large_sm80"
 expect 1 "test_shapes test_repeat" "ended by signal 14, in a_kernel_that_waits_for_ever"
 expect 2 "test_none" "holds none of the programs"
+
+# Ended early, it tells what has ended and in which test the rest is.
+FAGEN_SECONDS=60 FAGEN_TARGETS=sm80 FAGEN_PROGRAMS="test_shapes test_repeat" \
+  timeout 2 "$tests/run.sh" "$folder" >"$folder/said" 2>&1 || true
+for line in "test_shapes sm80 3 0 0" "not ended, in a_kernel_that_waits_for_ever"; do
+  tr -s ' ' <"$folder/said" | grep -qF -- "$line" || { echo "FAILED: not said: $line"; failed=1; }
+done
+[ $failed = 0 ] || cat "$folder/said"
 exit $failed
