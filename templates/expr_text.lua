@@ -338,6 +338,20 @@ function text.beginnings(roots, names, index)
   return terms, text.knowing(names, known)
 end
 
+-- C that forms such terms for a thread's two rows, as arrays; position: a statement that gives the
+-- position of `row`.
+function text.of_rows(terms, position)
+  if #terms == 0 then return "" end
+  local lines = {}
+  for i, term in ipairs(terms) do lines[i] = term[1] .. " " .. term[2] .. "[2];" end
+  lines[#lines + 1] = "#pragma unroll\nfor (int row = 0; row < 2; ++row) {\n  " .. position
+  for _, term in ipairs(terms) do
+    local formed = text.wrap(term[2] .. "[row] = " .. term[3] .. ";")
+    lines[#lines + 1] = "  " .. formed:gsub("\n", "\n  ")
+  end
+  return table.concat(lines, "\n") .. "\n}"
+end
+
 -- ---- Functions ------------------------------------------------------------------------------------
 
 -- Which functions of `call` some nodes need, by name.

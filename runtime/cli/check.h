@@ -24,8 +24,9 @@ int cli_check(const fa_spec *spec, const cli_sizes *sizes, FILE *out);
 double check_limit(int dtype, trial_tensor tensor);
 
 /* The limit that holds for this result: the documented one, or 1.25 times what rounding alone costs
-   where that is more; up to 4.25 times for a single element, whose noise is drawn once. It is where hardly any values are averaged over, where they cancel, or where
-   a score has large terms that f32 rounds.
+   where that is more; up to 4.25 times for a single element, whose noise is drawn once. It is where
+   hardly any values are averaged over, where they cancel, or where a score has large terms that f32
+   rounds.
 
    Gradients by parameters have the limits of the other gradients, for they are sums of the same dS,
    but they cancel as a rule and not by accident: dS sums to 0 over a row, so a bias that is the

@@ -128,18 +128,7 @@ const int k_position = key_first + consumer * OWN_KEYS + lane % 4 * 2 + i / 4 * 
 % -- 0 in s and dp where a mask that is looked for does not keep the pair.
 % local function hide_searched()
 %   local form = mask.by_axis(position, "q")
-%   for _, term in ipairs(form.of_row) do
-${term[1]} ${term[2]}[2];
-%   end
-%   if #form.of_row > 0 then
-#pragma unroll
-for (int row = 0; row < 2; ++row) {
-  const int q_position = tile * QUERIES + shift + warp_row + lane / 4 + row * 8;
-%     for _, term in ipairs(form.of_row) do
-  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
-%     end
-}
-%   end
+${text.of_rows(form.of_row, "const int q_position = tile * QUERIES + shift + warp_row + lane / 4 + row * 8;")}
 #pragma unroll
 for (int column = 0; column < OWN_KEYS / 4; ++column) {
   const int k_position =

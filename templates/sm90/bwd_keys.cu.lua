@@ -191,18 +191,7 @@ const int k_position = key_first + warp_row + lane / 4 + i / 2 % 2 * 8;
 % local function hide_searched()
 %   local form = mask.by_axis(position, "k")
 const int thread_key = afresh(at_keys.first) + warp_row + lane / 4; /* kept, it would spill */
-%   for _, term in ipairs(form.of_row) do
-${term[1]} ${term[2]}[2];
-%   end
-%   if #form.of_row > 0 then
-#pragma unroll
-for (int row = 0; row < 2; ++row) {
-  const int k_position = thread_key + row * 8;
-%     for _, term in ipairs(form.of_row) do
-  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
-%     end
-}
-%   end
+${text.of_rows(form.of_row, "const int k_position = thread_key + row * 8;")}
 #pragma unroll
 for (int i = 0; i < QUERIES / 8; ++i) {
 %   for number, term in ipairs(form.of_column) do

@@ -47,6 +47,31 @@ DEVICE void await_sums(const backward_args &args, unsigned pair) {
   __syncwarp();
 }
 
+% local function store_rows(word, words_of_unit)
+DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_first, int seqlen_q,
+                             const ${word} *tile, int thread) {
+  element *dq = rows_of(to, batch, head) + row_first * to.stride_seq;
+  const int rows = min(QUERIES, seqlen_q - row_first);
+  for (int i = thread; i < rows * (DIM_QK / 8); i += 256) {
+    const int row = i / (DIM_QK / 8), unit = i - row * (DIM_QK / 8);
+    *(uint4 *)(dq + row * to.stride_seq + 8 * unit) =
+        *(const uint4 *)(tile + row * PITCH + ${words_of_unit} * unit);
+  }
+}
+% end
+% local function begin_conversion()
+/* What a block does that converts every args.converters-th query tile of a pair, and clears its
+   sums for the pair that has the memory next. Inlined, it would cost consumers registers. */
+__device__ __noinline__ void convert_sums(const backward_args &args, unsigned pair,
+                                          unsigned first, unsigned char *memory) {
+  const int thread = threadIdx.x, batch = pair / args.heads_kv;
+  const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
+  const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
+  float *dq_sum = args.dq_sum + (long long)(pair % args.ring) * tiles * DQ_FLOATS;
+  if (thread >= 256)
+    return;
+  await_sums(args, pair);
+% end
 /* dQ = softmax_scale * its sum, rounded, from the order of the accumulators to rows. */
 
 % if tiles.wide then
@@ -71,28 +96,9 @@ DEVICE void stage_sums(unsigned char *tile, const float *dq_sum, float scale, in
   }
 }
 
-DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_first, int seqlen_q,
-                             const unsigned char *tile, int thread) {
-  element *dq = rows_of(to, batch, head) + row_first * to.stride_seq;
-  const int rows = min(QUERIES, seqlen_q - row_first);
-  for (int i = thread; i < rows * (DIM_QK / 8); i += 256) {
-    const int row = i / (DIM_QK / 8), unit = i - row * (DIM_QK / 8);
-    *(uint4 *)(dq + row * to.stride_seq + 8 * unit) =
-        *(const uint4 *)(tile + row * PITCH + 16 * unit);
-  }
-}
+${capture(store_rows, "unsigned char", 16)}
 
-/* What a block does that converts every args.converters-th query tile of a pair, and clears its
-   sums for the pair that has the memory next. Inlined, it would cost consumers registers. */
-__device__ __noinline__ void convert_sums(const backward_args &args, unsigned pair,
-                                          unsigned first, unsigned char *memory) {
-  const int thread = threadIdx.x, batch = pair / args.heads_kv;
-  const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
-  const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
-  float *dq_sum = args.dq_sum + (long long)(pair % args.ring) * tiles * DQ_FLOATS;
-  if (thread >= 256)
-    return;
-  await_sums(args, pair);
+${capture(begin_conversion)}
   for (int i = first; i < tiles; i += args.converters) {
     float *sum = dq_sum + (long long)i * DQ_FLOATS;
     stage_sums(memory + Q_TILES, sum, args.softmax_scale, thread);
@@ -146,28 +152,9 @@ DEVICE void stage_sums(unsigned *tile, const float4 (&sums)[SUMS], float scale, 
   }
 }
 
-DEVICE void store_rows_of_dq(const tensor &to, int head, int batch, int row_first, int seqlen_q,
-                             const unsigned *tile, int thread) {
-  element *dq = rows_of(to, batch, head) + row_first * to.stride_seq;
-  const int rows = min(QUERIES, seqlen_q - row_first);
-  for (int i = thread; i < rows * (DIM_QK / 8); i += 256) {
-    const int row = i / (DIM_QK / 8), unit = i - row * (DIM_QK / 8);
-    *(uint4 *)(dq + row * to.stride_seq + 8 * unit) =
-        *(const uint4 *)(tile + row * PITCH + 4 * unit);
-  }
-}
+${capture(store_rows, "unsigned", 4)}
 
-/* What a block does that converts every args.converters-th query tile of a pair, and clears its
-   sums for the pair that has the memory next. Inlined, it would cost consumers registers. */
-__device__ __noinline__ void convert_sums(const backward_args &args, unsigned pair,
-                                          unsigned first, unsigned char *memory) {
-  const int thread = threadIdx.x, batch = pair / args.heads_kv;
-  const int query_tiles = (args.seqlen_q + QUERIES - 1) / QUERIES;
-  const int tiles = ${spec.group > 1 and "GROUP * " or ""}query_tiles;
-  float *dq_sum = args.dq_sum + (long long)(pair % args.ring) * tiles * DQ_FLOATS;
-  if (thread >= 256)
-    return;
-  await_sums(args, pair);
+${capture(begin_conversion)}
   unsigned *staged = (unsigned *)(memory + Q_TILES);
   for (int i = first; i < tiles; i += args.converters) {
     float4 sums[SUMS];

@@ -20,18 +20,7 @@ const int thread_q = afresh(work.row_first) + consumer * ROWS + shift + thread_r
 const int ${name} = afresh(work.${name});
 %     end
 %   end
-%   for _, term in ipairs(form.of_row) do
-${term[1]} ${term[2]}[2];
-%   end
-%   if #form.of_row > 0 then
-#pragma unroll
-for (int row = 0; row < 2; ++row) {
-  const int q_position = thread_q + row * 8;
-%     for _, term in ipairs(form.of_row) do
-  ${text.wrap(term[2] .. "[row] = " .. term[3] .. ";")}
-%     end
-}
-%   end
+${text.of_rows(form.of_row, "const int q_position = thread_q + row * 8;")}
 #pragma unroll
 for (int column = 0; column < KEYS / 4; ++column) {
   const int k_position = thread_key + column / 2 * 8 + column % 2;
