@@ -365,7 +365,7 @@ typedef struct course {
   const oracle *from;
   const cli_pair *pair;
   double s;
-  int in_f32;
+  int in_f32, on_gpu;
   double values[STEPS_MAX], slopes[STEPS_MAX][SLOPES_MAX];
   size_t slots[SLOPES_MAX];
   int64_t elements[SLOPES_MAX];
@@ -376,7 +376,7 @@ static void begin(course *c, const oracle *from, const cli_pair *pair, double s)
   c->from = from;
   c->pair = pair;
   c->s = s;
-  c->in_f32 = 0;
+  c->in_f32 = c->on_gpu = 0;
 }
 
 static int64_t clamped(double index, int64_t length) {
@@ -458,6 +458,11 @@ static void put_leaf(course *c, int at, int slopes, double value, int slope) {
   for (int i = 0; i < slopes; ++i) c->slopes[at][i] = i == slope;
 }
 
+/* A GPU's tanh is 1 - 2 / (1 + e^2x), right to 2^-22 of 1 and not of itself. */
+static double on_grid(double value) {
+  return round(value * 0x1p22) * 0x1p-22;
+}
+
 static void put_outcome(course *c, int at, int slopes, outcome r, const int takes[3]) {
   const double by_a = rounded(c, r.by_a), by_b = rounded(c, r.by_b);
   c->values[at] = rounded(c, r.value);
@@ -473,14 +478,18 @@ static void put_copy(course *c, int at, int slopes, int from) {
 static void run_step(course *c, const step *now, int at, int slopes) {
   const int *takes = now->takes, count = values_taken(now->does);
   const double a = count > 0 ? c->values[takes[0]] : 0, b = count > 1 ? c->values[takes[1]] : 0;
+  outcome of;
   if (count == 0)
     put_leaf(c, at, slopes, leaf_value(c, now), now->slope);
   else if (now->does == TABLE)
     put_leaf(c, at, slopes, param_value(c, now, a), now->slope);
   else if (count == 3)
     put_copy(c, at, slopes, a != 0 ? takes[1] : takes[2]);
-  else
-    put_outcome(c, at, slopes, count == 1 ? of_one(now->does, a) : of_two(now->does, a, b), takes);
+  else {
+    of = count == 1 ? of_one(now->does, a) : of_two(now->does, a, b);
+    if (now->does == TANH && c->on_gpu) of.value = on_grid(of.value);
+    put_outcome(c, at, slopes, of, takes);
+  }
 }
 
 /* The last step, which has the answer. */
@@ -517,6 +526,13 @@ double oracle_score_f32(const oracle *o, const cli_pair *pair, double s, double 
   course c;
   begin(&c, o, pair, s);
   c.in_f32 = 1;
+  return score(&c, derivative);
+}
+
+double oracle_score_gpu(const oracle *o, const cli_pair *pair, double s, double *derivative) {
+  course c;
+  begin(&c, o, pair, s);
+  c.in_f32 = c.on_gpu = 1;
   return score(&c, derivative);
 }
 

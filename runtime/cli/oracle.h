@@ -52,9 +52,11 @@ int oracle_keep(const oracle *compiled, const cli_pair *pair);
 int oracle_has_score(const oracle *compiled);
 
 /* The score of the scaled product s; *derivative receives its derivative by s. _f32 rounds the
-   value of every operation to f32: a sample of what a kernel loses. */
+   value of every operation to f32: a sample of what a kernel loses; _gpu also tanh to steps of
+   2^-22. */
 double oracle_score(const oracle *compiled, const cli_pair *pair, double s, double *derivative);
 double oracle_score_f32(const oracle *compiled, const cli_pair *pair, double s, double *derivative);
+double oracle_score_gpu(const oracle *compiled, const cli_pair *pair, double s, double *derivative);
 
 /* The logit that joins the sum of the pair's row; its key plays no part. */
 int oracle_has_sink(const oracle *compiled);

@@ -24,6 +24,10 @@ static double score_f32(const void *with, const cli_pair *pair, double s, double
   return oracle_score_f32(with, pair, s, derivative);
 }
 
+static double score_gpu(const void *with, const cli_pair *pair, double s, double *derivative) {
+  return oracle_score_gpu(with, pair, s, derivative);
+}
+
 static double sink(const void *with, const cli_pair *row) {
   return oracle_sink(with, row);
 }
@@ -70,7 +74,7 @@ static int computes_rounded(const trial *t) {
 
 static reference_problem rounded_reference_of(const trial *t) {
   reference_problem in = reference_of(t);
-  in.score = score_f32;
+  in.score = t->spec.target == FA_TARGET_CPU ? score_f32 : score_gpu;
   if (rounds_operands(t)) in.rounded = t->spec.dtype == FA_F16 ? to_f16 : to_bf16;
   return in;
 }

@@ -64,8 +64,9 @@ static int is_short(const fa_problem *in) {
   const long long heads = in->batch * in->heads_q, places = in->processors;
   const long long rounds = (heads + places - 1) / places;
   const int percent = in->seqlen_k > 256 ? 80 : 60;
-  return in->seqlen_q > 0 && in->seqlen_q <= ${tiles.short.length} && in->seqlen_k > 0 &&
-         in->seqlen_k <= ${tiles.short.length} && 100 * heads >= percent * rounds * places;
+  return heads > 0 && in->seqlen_q > 0 && in->seqlen_q <= ${tiles.short.length} &&
+         in->seqlen_k > 0 && in->seqlen_k <= ${tiles.short.length} &&
+         100 * heads >= percent * rounds * places;
 }
 
 /* Everything in one launch. */

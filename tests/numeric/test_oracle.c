@@ -193,6 +193,24 @@ static void f32_rounds_every_step(void **state) {
   oracle_free(o);
 }
 
+/* A GPU's tanh errs by a part of 1, however small it is; its slope is that of the exact one. */
+static void tanh_of_a_gpu_has_steps(void **state) {
+  oracle *o = compiled("", "s 32 div tanh 32 mul");
+  cli_pair pair = at(0, 1);
+  double slope, exact_slope, largest = 0;
+  (void)state;
+  for (int i = 1; i <= 1000; ++i) {
+    const double s = i * 1.3e-3;
+    const double exact = oracle_score(o, &pair, s, &exact_slope);
+    const double error = fabs(oracle_score_gpu(o, &pair, s, &slope) - exact);
+    assert_near("slope", slope, exact_slope, 1e-6);
+    if (error > largest) largest = error;
+  }
+  if (!(largest > 30 * 0x1p-23 && largest < 33 * 0x1p-23))
+    fail_msg("largest error %.3e; 32 halves of a step of 2^-22 wanted", largest);
+  oracle_free(o);
+}
+
 /* ---- Parameters -------------------------------------------------------------------------- */
 
 static double cap[1], slopes[4], by_q[10], by_k[16], table[5], by_head[12];
@@ -384,6 +402,7 @@ int main(void) {
       cmocka_unit_test(what_has_steps_has_no_derivative),
       cmocka_unit_test(what_is_not_taken_leaves_no_trace),
       cmocka_unit_test(f32_rounds_every_step),
+      cmocka_unit_test(tanh_of_a_gpu_has_steps),
       cmocka_unit_test(parameters_are_read_where_the_pair_is),
       cmocka_unit_test(parameter_gradients_agree_with_differences),
       cmocka_unit_test(wrong_words_are_refused_by_name),

@@ -1,5 +1,6 @@
-/* test_sm90_plan.c: which launches the plans of sm90's backward choose, and that they keep to the
-   workspace that they are allowed. Needs no GPU. */
+/* test_sm90_plan.c: which launches the plans of sm90's backward choose, that they keep to the
+   workspace that they are allowed, and that no plan asks the driver for a map of nothing. Needs no
+   GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,46 @@ static void short_sequences_of_many_heads_take_one_launch(void **state) {
     if (count_steps(&plan) != cases[i].steps)
       fail_msg("%s, batch %d, length %d: %d steps; %d wanted", cases[i].words, cases[i].batch,
                cases[i].seqlen, count_steps(&plan), cases[i].steps);
+    close_planner(&p);
+  }
+}
+
+/* ---- Nothing to do ------------------------------------------------------------------------ */
+
+/* cuTensorMapEncodeTiled refuses an extent of 0. */
+static void expect_maps_of_something(const planner *p, const char *words,
+                                     const fa_problem *problem) {
+  fa_plan plan;
+  p->kernel.plan(problem, &plan);
+  for (int i = 0; i < plan.num_steps; ++i) {
+    const fa_step *step = &plan.steps[i];
+    for (int map = 0; step->grid[0] > 0 && map < step->num_maps; ++map)
+      for (int r = 0; r < step->maps[map].rank; ++r)
+        if (step->maps[map].extent[r] == 0)
+          fail_msg("%s, batch %lld, heads %lld/%lld, seqlen %lld x %lld: extent %d of map %d of "
+                   "step %d is 0",
+                   words, (long long)problem->batch, (long long)problem->heads_q,
+                   (long long)problem->heads_kv, (long long)problem->seqlen_q,
+                   (long long)problem->seqlen_k, r, map, i);
+  }
+}
+
+static void a_size_of_zero_is_no_map(void **state) {
+  static const char *const words[] = {
+      "fwd sm90 bf16 d64",      "fwd sm90 bf16 d128 causal", "bwd sm90 bf16 d64",
+      "bwd sm90 bf16 d128 det", "bwd sm90 bf16 d256 causal", "bwd sm90 bf16 d64 gqa2 document"};
+  static const int sizes[][4] = {
+      {0, 2, 3, 5}, {2, 0, 3, 5}, {2, 2, 0, 5}, {2, 2, 3, 0}, {2, 2, 0, 0}};
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(words); ++i) {
+    planner p;
+    open_planner(&p, words[i]);
+    for (size_t n = 0; n < COUNT_OF(sizes); ++n) {
+      fa_problem problem = emitted_plan_problem(&p.kernel.spec, sizes[n][0], sizes[n][1], 8);
+      problem.seqlen_q = sizes[n][2];
+      problem.seqlen_k = sizes[n][3];
+      expect_maps_of_something(&p, words[i], &problem);
+    }
     close_planner(&p);
   }
 }
@@ -146,6 +187,7 @@ static void a_limit_of_the_workspace_is_kept(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(short_sequences_of_many_heads_take_one_launch),
+      cmocka_unit_test(a_size_of_zero_is_no_map),
       cmocka_unit_test(groups_are_divided_where_their_blocks_are_too_few),
       cmocka_unit_test(a_limit_of_the_workspace_is_kept),
   };
