@@ -80,6 +80,8 @@ local score = {
   -- has two for speed: half as long to compile at their first call.
   varied = varied,
   identity = composed == nil,
+  -- Whether pairs look in a table, each at a place of its own.
+  tables = composed ~= nil and expr.any(composed, function(n) return n.op == "table" end),
   -- Whether text and derivative_text name the positions.
   needs_positions = composed ~= nil
       and (linear.depends(composed).q or linear.depends(composed).k or false),

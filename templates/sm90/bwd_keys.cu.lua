@@ -8,7 +8,10 @@
 % local text = require "expr_text"
 % local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
 % local v_rest = (spec.dim_v + 15) // 16 > tiles.v_steps
-enum { V_STEPS = ${tiles.v_steps} /* of V's columns, in 16s, that stay in registers */ };
+enum {
+  V_STEPS = ${tiles.v_steps}, /* of V's columns, in 16s, that stay in registers */
+  V_PLACES = ${math.max(tiles.v_steps, 1)} /* an array has one */
+};
 
 /* S^T = K Q^T, 16 columns a step. TMA has filled columns past DIM_QK with zeros. */
 DEVICE void start_scores(float (&s)[QUERIES / 2], unsigned k, unsigned q) {
@@ -22,7 +25,7 @@ DEVICE void start_scores(float (&s)[QUERIES / 2], unsigned k, unsigned q) {
 }
 
 /* dP^T - D = V dO^T - D, the first columns of V from registers; -D is there already. */
-DEVICE void start_dp(float (&dp)[QUERIES / 2], const unsigned (&v_first)[V_STEPS][4], unsigned v,
+DEVICE void start_dp(float (&dp)[QUERIES / 2], const unsigned (&v_first)[V_PLACES][4], unsigned v,
                      unsigned dout) {
 #pragma unroll
   for (int step = 0; step < (DIM_V + 15) / 16; ++step) {
@@ -432,7 +435,7 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
                     const key_tile &at_keys, const unsigned char *memory) {
   ${capture(places)}
 
-  unsigned v_first[V_STEPS][4];
+  unsigned v_first[V_PLACES][4];
   ring_place at = {0, 0};
   wait(shared + V_FULL, at);
   ${capture(load_v)}
@@ -526,7 +529,7 @@ DEVICE void finish_dq(float (&dq)[DQ_COLUMNS / 2], unsigned staged, int lane, fl
 DEVICE void consume_heads(const backward_args &args, const tensor_map &dk_map,
                           const tensor_map &dv_map, const unsigned char *memory) {
   ${capture(places, true)}
-  unsigned v_first[V_STEPS][4];
+  unsigned v_first[V_PLACES][4];
   ring_place at = {0, 0};
   for (int turn = 0; turn < turn_count(args); ++turn) {
     wait(shared + K_HERE, k_place(turn));

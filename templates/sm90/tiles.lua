@@ -38,10 +38,10 @@ local registers = { [2] = { 40, 232 }, [3] = { 32, 160 }, [4] = { 32, 112 } }
 -- try: tests/bench/tune.py; tried: tests/bench/NOTES.md.
 
 local function narrow() -- to 64 columns: products and exponentials take equally long
-  if mask.searched "k" then
+  if mask.searched "k" or score.tables then
     return { { warpgroups = 3, keys = 96, stages = 2, q_buffers = 2, strips = v_chunks, turns = true,
       every_peak = widest <= 32 or nil,
-      reason = "terms of the mask need registers: 256 rows and 128 keys spill" } }
+      reason = "terms of the mask, or places in a table, need registers: 256 rows and 128 keys spill" } }
   end
   local short = { warpgroups = 4, keys = 64, stages = 4, q_buffers = 2, strips = v_chunks,
     turns = true,
@@ -117,6 +117,11 @@ local function wide() -- to 192 columns
 end
 
 local function widest_dims() -- to 256 columns
+  if mask.searched "k" or score.tables then
+    return { { warpgroups = 2, keys = 48, stages = 2, q_buffers = 1, strips = 2, turns = true,
+      every_peak = true,
+      reason = "terms of the mask, or places in a table, need registers: 64 keys spill" } }
+  end
   return { { warpgroups = 2, keys = 64, stages = 2, q_buffers = 1, strips = 2, turns = true,
     every_peak = true,
     reason = "products take 95 % of the time: maxima hide under them; turns 1.04 at 1024 and 4096" } }

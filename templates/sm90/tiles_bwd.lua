@@ -73,9 +73,12 @@ if tiles.wide then
   if bytes() > block_bytes then tiles.dout_stages = 1 end
   tiles.shared_bytes = bytes()
 else
-  -- Changed scores need some registers of their own, masks that are looked for of 64 columns too.
+  -- Changed scores need some registers of their own. At 64 columns, with four steps of V they spill,
+  -- other masks than causal too; with one those whose derivative is kept, or that look in a table.
   local most = score.identity and tiles.v_steps or 2
-  if mask.searched "q" and widest <= 64 then most = 1 end
+  if score.varied and widest <= 64 then
+    most = score.unit_derivative and not score.tables and 1 or 0
+  end
   tiles.v_steps = math.min(most, (spec.dim_v + 15) // 16)
   -- dQ of 128 queries is cut by rows between the two warpgroups, that of 64 by columns: K then
   -- stands in two chunks of `k_split` columns each, and a warpgroup's are one chunk.

@@ -62,13 +62,16 @@ static const char *const variants[] = {
     "bwd sm80 bf16 d64 gqa2 causal softcap alibi sink",
     "fwd,bwd sm80 f16 d128 document block_draft",
     "fwd sm90 bf16 d128 causal softcap window sink",
-    "fwd sm90 bf16 d128 causal softcap",
-    "fwd sm90 bf16 d128 causal alibi",
+    "fwd,bwd sm90 bf16 d64,128 alibi,bias,dilated,document,prefix_lm,sink,softcap,window",
+    "fwd sm90 bf16 d256 alibi,bias,block_draft,dilated,document,softcap,window",
+    "bwd sm90 bf16 d256 alibi,bias,dilated,document,softcap,window",
+    "fwd,bwd sm90 bf16 d128 causal alibi,softcap",
+    "bwd sm90 f16 d128 gqa4 det alibi,document,softcap,window",
     "bwd sm90 bf16 d64 gqa2 causal alibi sink",
     "fwd,bwd sm90 bf16 d128 document prefix_lm",
     "fwd,bwd sm90 bf16 d128 causal document",
     "fwd,bwd sm90 f16 d128 block_draft",
-    "fwd sm90 bf16 d64,96 block_draft",
+    "fwd,bwd sm90 bf16 d64,96 block_draft",
     "fwd,bwd sm90 bf16 d64 causal document",
     "bwd sm90 bf16 d128 gqa4 causal document",
     "bwd sm90 f16 d256 dilated alibi",
@@ -83,8 +86,8 @@ static const char *const variants[] = {
 
 /* The most bytes of spill stores of an entry. */
 static int allowed_spill(const fa_spec *spec) {
-  if (spec->variants[0]) return 256;
-  return spec->target == FA_TARGET_SM90 ? 128 : 0;
+  if (spec->target == FA_TARGET_SM90) return 128;
+  return spec->variants[0] ? 256 : 0;
 }
 
 /* ---- Faults ---------------------------------------------------------------------------------- */
@@ -217,8 +220,7 @@ static const char *cubin_folder; /* NULL: none are wanted */
 
 static void leave_cubin(const gpu_code *of) {
   char path[4096];
-  const int is_wanted = of->spec.target == FA_TARGET_SM90 && !of->spec.variants[0];
-  if (!cubin_folder || of->failure || !is_wanted) return;
+  if (!cubin_folder || of->failure || of->spec.target != FA_TARGET_SM90) return;
   snprintf(path, sizeof path, "%s/%s.cubin", cubin_folder, of->text.name);
   FILE *file = fopen(path, "wb");
   int whole = file && fwrite(of->code.image, 1, of->code.bytes, file) == of->code.bytes;
