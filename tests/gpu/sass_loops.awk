@@ -1,12 +1,14 @@
 # sass_loops.awk: reads `nvdisasm -c`, prints for every function with HGMMA its innermost loops
-# around them, and fails where one has LDL or STL, or where there is no such loop.
+# around them, and fails where one has LDL or STL, or where there is no such loop. With -v opcodes=1
+# it prints instead, for causal_loops.sh, a line for each opcode of each innermost loop around HGMMA or
+# HMMA: function, number of the loop, opcode, how many.
 #
 # A loop is a natural one: the branch at b back to t closes it if b cannot be reached from the
 # function's start but through t. So the way back from code that was moved out of line is none.
 
 BEGIN { count = 0 }
 
-/^\t?\.section/ {
+/^\t?\.section\t/ {
   finish()
   name = ""
   if (match($0, /\.text\.[A-Za-z0-9_]+/)) name = substr($0, RSTART + 6, RLENGTH - 6)
@@ -63,7 +65,7 @@ function walk_back(head, from,   stack, depth, i, n, list, k) {
   return 1
 }
 
-# The loops around HGMMA: loop[l, i] marks instructions, size[l] counts them. One head, one loop.
+# The loops around products: loop[l, i] marks instructions, size[l] counts them. One head, one loop.
 function find_loops(   b, t, i, l, products) {
   loops = 0
   for (b = 1; b <= count; ++b) {
@@ -71,7 +73,7 @@ function find_loops(   b, t, i, l, products) {
     t = place[target[b]]
     if (t > b || !walk_back(t, b)) continue
     products = 0
-    for (i in body) if (code[i] ~ /^HGMMA/) ++products
+    for (i in body) if (code[i] ~ (opcodes ? "^HG?MMA" : "^HGMMA")) ++products
     if (!products) continue
     for (l = 1; l <= loops && head[l] != t; ++l) continue
     if (l > loops) {
@@ -91,6 +93,15 @@ function innermost(l,   other) {
   for (other = 1; other <= loops; ++other)
     if (other != l && size[other] < size[l] && (l, head[other]) in loop) return 0
   return 1
+}
+
+function list_opcodes(   l, i, opcode, of) {
+  for (l = 1; l <= loops; ++l) {
+    if (!innermost(l)) continue
+    split("", of)
+    for (i = 1; i <= count; ++i) if ((l, i) in loop) ++of[code[i]]
+    for (opcode in of) print name, l, opcode, of[opcode]
+  }
 }
 
 function report(   l, i, shown, products, local, has_products) {
@@ -119,7 +130,8 @@ function finish() {
   if (name != "" && count) {
     link()
     find_loops()
-    report()
+    if (opcodes) list_opcodes()
+    else report()
   }
   split("", place)
   split("", loop)
