@@ -21,6 +21,9 @@ static const char *const cases[] = {
     "bwd cpu bf16 d128 gqa3 causal det",
     "bwd cpu f16 d72 det",
     "bwd cpu bf16 d72 v40 gqa2 causal det",
+    "bwd cpu bf16 d256 det",
+    "bwd cpu f16 d192 v128 gqa2 causal det",
+    "bwd cpu f16 d160 gqa3 causal",
     "bwd cpu bf16 d128 gqa2",
     "bwd cpu f16 d64 causal",
 };
