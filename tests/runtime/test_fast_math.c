@@ -9,12 +9,24 @@
 #include "gpu_code.h"
 
 static const char *const lines[] = {
-    "fwd sm80 bf16 d64 causal",  "fwd sm80 f16 d256 cc86",   "bwd sm80 bf16 d128",
-    "bwd sm80 f16 d72 det gqa4", "bwd sm80 bf16 d64 cc120",  "pre sm80 bf16 d128",
-    "fwd sm80 bf16 d128 cc100",  "fwd sm80 f16 d128 cc90",   "bwd sm80 f16 d64 cc100 causal",
-    "fwd sm90 bf16 d64,128,192", "fwd sm90 f16 d256 causal", "bwd sm90 bf16 d128 causal",
-    "bwd sm90 f16 d64 gqa4 det", "bwd sm90 bf16 d256",       "pre sm90 f16 d128",
+    "fwd sm80 bf16 d64 causal",
+    "fwd sm80 f16 d256 cc86",
+    "bwd sm80 bf16 d128",
+    "bwd sm80 f16 d72 det gqa4",
+    "bwd sm80 bf16 d64 cc120",
+    "pre sm80 bf16 d128",
+    "fwd sm80 bf16 d128 cc100",
+    "fwd sm80 f16 d128 cc90",
+    "bwd sm80 f16 d64 cc100 causal",
+    "fwd sm90 bf16 d64,128,192",
+    "fwd sm90 f16 d256 causal",
+    "bwd sm90 bf16 d128 causal",
+    "bwd sm90 f16 d64 gqa4 det",
+    "bwd sm90 bf16 d256",
+    "pre sm90 f16 d128",
     "bwd sm80 bf16 d64 bias",
+    "fwd sm80 bf16 d64 causal softcap alibi sink",
+    "bwd sm90 bf16 d64 causal softcap alibi sink",
 };
 
 static Elf64_Shdr section_at(const cubin *of, int index) {
