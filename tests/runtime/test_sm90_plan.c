@@ -1,6 +1,6 @@
 /* test_sm90_plan.c: which launches the plans of sm90's backward choose, that they keep to the
-   workspace that they are allowed, and that no plan asks the driver for a map of nothing. Needs no
-   GPU. */
+   workspace that they are allowed, that no plan asks the driver for a map of nothing, and that no
+   launch starts too early. Needs no GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -102,6 +102,77 @@ static void a_size_of_zero_is_no_map(void **state) {
   }
 }
 
+/* ---- Chains ------------------------------------------------------------------------------ */
+
+/* The text of a kernel: from its `__global__` to the next, or to the end. */
+static void find_kernel(const char **begin, const char **end, const planner *p, const char *entry) {
+  static const char mark[] = "__global__";
+  char opening[FA_NAME_MAX + 32];
+  snprintf(opening, sizeof opening, "%s(", entry);
+  *begin = strstr(p->text.kernel.text, opening);
+  if (!*begin) fail_msg("%s is not in the text", entry);
+  *end = strstr(*begin, mark);
+  if (!*end) *end = *begin + strlen(*begin);
+}
+
+static const char *find_within(const char *begin, const char *end, const char *call) {
+  const char *found = strstr(begin, call);
+  return found && found < end ? found : NULL;
+}
+
+/* A launch that may start early begins with a wait for those before it. Only the first of a chain lets
+   the next start without: it has itself been started when all before it had ended. */
+static void expect_chain_in_order(const planner *p, const char *words, const fa_problem *problem) {
+  fa_plan plan;
+  p->kernel.plan(problem, &plan);
+  int launched = 0;
+  for (int i = 0; i < plan.num_steps; ++i) {
+    const fa_step *step = &plan.steps[i];
+    const char *begin, *end;
+    if (step->grid[0] == 0) continue;
+    find_kernel(&begin, &end, p, step->entry);
+    const char *wait = find_within(begin, end, "launch_wait();"),
+               *next = find_within(begin, end, "launch_next();");
+    if (!launched++ && step->programmatic)
+      fail_msg("%s: %s is the first launch, and starts early", words, step->entry);
+    if (step->programmatic && !wait)
+      fail_msg("%s: %s starts early and waits for nothing", words, step->entry);
+    if (step->programmatic && next && next < wait)
+      fail_msg("%s: %s lets the next start before it has waited", words, step->entry);
+  }
+}
+
+static void the_first_launch_of_a_chain_waits_for_all_before_it(void **state) {
+  static const char *const words[] = {"fwd sm90 bf16 d64",
+                                      "fwd sm90 bf16 d128 causal",
+                                      "fwd sm90 bf16 d128 document",
+                                      "pre sm90 bf16 d64",
+                                      "bwd sm90 bf16 d64",
+                                      "bwd sm90 bf16 d128 causal det",
+                                      "bwd sm90 bf16 d256",
+                                      "bwd sm90 bf16 d64 gqa2 document",
+                                      "bwd sm90 bf16 d128 gqa8",
+                                      "bwd sm90 bf16 d64 bias",
+                                      "bwd sm90 bf16 d64 causal det sink",
+                                      "bwd sm90 bf16 d192 v128 det"};
+  static const int lengths[] = {0, 1, 300, 513, 4096};
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(words); ++i) {
+    planner p;
+    open_planner(&p, words[i]);
+    for (size_t n = 0; n < COUNT_OF(lengths) * COUNT_OF(lengths); ++n)
+      for (int batch = 1; batch <= 40; batch += 39) {
+        fa_problem problem = emitted_plan_problem(&p.kernel.spec, batch, 8, 1);
+        problem.seqlen_q = lengths[n / COUNT_OF(lengths)];
+        problem.seqlen_k = lengths[n % COUNT_OF(lengths)];
+        expect_chain_in_order(&p, words[i], &problem);
+        problem.workspace_limit = 1;
+        expect_chain_in_order(&p, words[i], &problem);
+      }
+    close_planner(&p);
+  }
+}
+
 /* ---- Groups ------------------------------------------------------------------------------- */
 
 static void groups_are_divided_where_their_blocks_are_too_few(void **state) {
@@ -188,6 +259,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(short_sequences_of_many_heads_take_one_launch),
       cmocka_unit_test(a_size_of_zero_is_no_map),
+      cmocka_unit_test(the_first_launch_of_a_chain_waits_for_all_before_it),
       cmocka_unit_test(groups_are_divided_where_their_blocks_are_too_few),
       cmocka_unit_test(a_limit_of_the_workspace_is_kept),
   };
