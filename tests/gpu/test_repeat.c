@@ -24,13 +24,14 @@ static const char *const cases[] = {
     "bwd cpu bf16 d256 det",
     "bwd cpu f16 d192 v128 gqa2 causal det",
     "bwd cpu f16 d160 gqa3 causal",
+    "bwd cpu bf16 d128 causal det behind",
     "bwd cpu bf16 d128 gqa2",
     "bwd cpu f16 d64 causal",
 };
 static const trial_tensor outputs[] = {TRIAL_O, TRIAL_LSE, TRIAL_DQ, TRIAL_DK, TRIAL_DV};
 
 static int begin(void **state) {
-  const unsigned seconds = 300;
+  const unsigned seconds = 600;
   support_begin(state);
   if (!device_open(&gpu)) fail_msg("%s", "libcuda.so.1 cannot be opened");
   expect_cu(gpu.CtxSetCurrent(((cuda_device *)support_context()->device)->current));
@@ -121,6 +122,30 @@ static void so_they_do_beside_a_busy_stream(void **state) {
   dense_download(&busy, other);
   dense_free(&busy);
   expect_cu(gpu.StreamDestroy(other));
+}
+
+/* Turns are taken by blocks of which most have not begun when the first have. */
+static void so_they_do_with_more_blocks_than_fit(void **state) {
+  static const char *const words[] = {"bwd cpu bf16 d128 causal det", "bwd cpu f16 d64 gqa2 det",
+                                      "bwd cpu bf16 d256 causal det"};
+  const int64_t batch = 4, seqlen = 1500;
+  const int runs = 100;
+  CUstream stream = new_stream();
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(words); ++i) {
+    print_message("  %s, %d sequences of %d\n", words[i], (int)batch, (int)seqlen);
+    dense first, again;
+    create(&first, words[i], batch, seqlen, seqlen);
+    create(&again, words[i], batch, seqlen, seqlen);
+    run(&first, stream);
+    for (int n = 1; n < runs; ++n) {
+      run(&again, stream);
+      assert_same_outputs(&again, &first);
+    }
+    dense_free(&first);
+    dense_free(&again);
+  }
+  expect_cu(gpu.StreamDestroy(stream));
 }
 
 /* ---- In any batch ------------------------------------------------------------------------ */
@@ -300,6 +325,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_thousand_runs_give_the_same_bits),
       cmocka_unit_test(so_they_do_beside_a_busy_stream),
+      cmocka_unit_test(so_they_do_with_more_blocks_than_fit),
       cmocka_unit_test(an_entry_is_the_same_alone_and_among_1_to_63_others),
       cmocka_unit_test(calls_share_a_workspace_that_nobody_clears),
       cmocka_unit_test(a_chain_keeps_the_order_of_its_stream),
