@@ -1,6 +1,6 @@
 /* test_repeat.c: the same bits in a thousand runs, also beside another stream's work, in any batch,
-   over one workspace that holds rubbish, and between a producer and a consumer. A hang is ended by a
-   signal. */
+   over one workspace that holds rubbish, in one that is small, and between a producer and a consumer.
+   A hang is ended by a signal. */
 #include "device.h"
 #include "numeric/dense.h"
 #include "runtime/context.h"
@@ -258,6 +258,55 @@ static void calls_share_a_workspace_that_nobody_clears(void **state) {
   for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_workspace_needs_no_clearing(cases[i]);
 }
 
+/* ---- In less workspace ------------------------------------------------------------------- */
+
+static size_t bytes_within(const dense *p, size_t limit) {
+  const fa_kernel *kernel;
+  size_t bytes;
+  fa_args args = p->args;
+  args.target = 0;
+  args.workspace_limit = limit;
+  expect_ok(fa_get_kernel(&kernel, support_context(), &p->spec));
+  expect_ok(fa_workspace_size(&bytes, kernel, &args));
+  return bytes;
+}
+
+/* From the least that the plan can do with to nearly all: few heads at a time share the sums of dQ. */
+static void assert_same_within_limits(const char *words) {
+  const int limits = 4, runs = 10;
+  CUstream stream = new_stream();
+  dense whole, limited;
+  create(&whole, words, 5, 300, 700);
+  create(&limited, words, 5, 300, 700);
+  run(&whole, stream);
+  const size_t all = bytes_within(&whole, 0), least = bytes_within(&whole, 1);
+  print_message("  %s: %zu bytes, at least %zu\n", words, all, least);
+  assert_true(2 * least < all);
+  for (int i = 0; i < limits; ++i) {
+    limited.args.workspace_limit = least + 2048 + (all - least) * (size_t)i / (size_t)limits;
+    assert_true(bytes_within(&limited, limited.args.workspace_limit) < all);
+    for (int n = 0; n < runs; ++n) {
+      run(&limited, stream);
+      assert_same_outputs(&limited, &whole);
+    }
+  }
+  dense_free(&whole);
+  dense_free(&limited);
+  expect_cu(gpu.StreamDestroy(stream));
+}
+
+static void a_limit_of_the_workspace_changes_no_result(void **state) {
+  static const char *const words[] = {"bwd cpu bf16 d128 causal det", "bwd cpu f16 d64 gqa2",
+                                      "bwd cpu bf16 d256", "bwd cpu f16 d192 v128 det",
+                                      "bwd cpu bf16 d128 gqa3 behind"};
+  (void)state;
+  if (target_of_tests() != FA_TARGET_SM90) {
+    print_message("skipped: only sm90 has plans for less than all\n");
+    skip();
+  }
+  for (size_t i = 0; i < COUNT_OF(words); ++i) assert_same_within_limits(words[i]);
+}
+
 /* ---- In a chain of work ------------------------------------------------------------------ */
 
 static void copy(void *to, const void *from, size_t bytes, CUstream stream) {
@@ -328,6 +377,7 @@ int main(void) {
       cmocka_unit_test(so_they_do_with_more_blocks_than_fit),
       cmocka_unit_test(an_entry_is_the_same_alone_and_among_1_to_63_others),
       cmocka_unit_test(calls_share_a_workspace_that_nobody_clears),
+      cmocka_unit_test(a_limit_of_the_workspace_changes_no_result),
       cmocka_unit_test(a_chain_keeps_the_order_of_its_stream),
   };
   if (on_gpu()) return cmocka_run_group_tests(tests, begin, support_end);
