@@ -4,7 +4,8 @@
 All contestants of a cell run in this process on the same randn tensors, each captured in a CUDA graph; the
 graphs are replayed in turns, so that a change of clocks meets all of them. A figure is the median over the
 turns, with the smallest and largest. FlashAttention-3 enters by its recorded figures (fa3_h200.json), scaled
-by cuDNN now over cuDNN then, a factor held to [0.88, 1.10].
+by cuDNN now over cuDNN then, a factor held to [0.88, 1.10]; or it is timed too, when --fa3 names the folder
+of a built one.
 
     compare.py --seconds 300 --save runs.json              all cells that fit the time, rows as they end
     compare.py --only 'D128 causal' --pass fwd             cells whose name has these words
@@ -69,6 +70,22 @@ def peers(torch, backend, q, k, v, do, causal, which):
     return lambda: torch.autograd.grad(out, views, gradient, retain_graph=True)
 
 
+def built_fa3(torch, folder, q, k, v, do, causal, which):
+    """The same of FlashAttention-3, whose build leaves flash_attn_interface.py in a folder."""
+    sys.path.insert(0, str(folder))
+    from flash_attn_interface import flash_attn_func
+    leaves = [t.detach().requires_grad_(which == "bwd") for t in (q, k, v)]
+
+    def forward():
+        out = flash_attn_func(*leaves, causal=causal)
+        return out[0] if isinstance(out, tuple) else out  # older ones give LSE as well
+
+    if which == "fwd":
+        return forward
+    out = forward()
+    return lambda: torch.autograd.grad(out, leaves, do, retain_graph=True)
+
+
 def contestants(torch, cell, which, options):
     sys.path.insert(0, str(ROOT / "examples" / "pytorch"))
     import fagen
@@ -86,6 +103,8 @@ def contestants(torch, cell, which, options):
         "cudnn": lambda: peers(torch, SDPBackend.CUDNN_ATTENTION, q, k, v, do, causal, which),
         "fa2": lambda: peers(torch, SDPBackend.FLASH_ATTENTION, q, k, v, do, causal, which),
     }
+    if options.fa3:
+        calls["fa3"] = lambda: built_fa3(torch, options.fa3, q, k, v, do, causal, which)
     o, lse = fagen.forward(q, k, v, causal=causal)
     if which == "fwd":
         calls["fagen"] = lambda: lambda: fagen.forward(q, k, v, causal=causal)
@@ -175,7 +194,7 @@ def summary(run):
     """Medians, and the ratios that matter."""
     medians = {name: statistics.median(values) for name, values in run["tflops"].items()}
     fa3 = recorded_fa3(run)
-    if fa3:
+    if fa3 and "fa3" not in medians:
         medians["fa3"] = fa3
     others = [medians[name] for name in ("cudnn", "fa2", "fa3") if name in medians]
     ours = medians.get("fagen")
@@ -292,6 +311,7 @@ def plot(runs, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot
     series = [r for r in runs if is_regular(r["cell"])]
+    timed_fa3 = any("fa3" in r["tflops"] for r in series)
     panels = sorted({(r["pass"], r["cell"]["dim"], r["cell"]["causal"]) for r in series},
                     key=lambda p: (p[0] != "fwd", p[1:]))
     columns = 3
@@ -306,7 +326,7 @@ def plot(runs, path):
             if points:
                 axis.plot(*zip(*points), marker="o", linewidth=2.5 if name == "fagen" else 1.2,
                           linestyle="--" if name == "fa3" else "-",
-                          label="fa3, recorded" if name == "fa3" else name)
+                          label="fa3, recorded" if name == "fa3" and not timed_fa3 else name)
         axis.set_xscale("log", base=2)
         axis.set_xticks([512, 1024, 2048, 4096, 8192, 16384], ["512", "1k", "2k", "4k", "8k", "16k"])
         axis.set_ylim(bottom=0)
@@ -468,6 +488,7 @@ def main():
     parser.add_argument("--variants", action="store_true", help="variants beside FlexAttention")
     parser.add_argument("--no-flex", dest="flex", action="store_false", help="without it: it compiles for seconds")
     parser.add_argument("--det", action="store_true", help="time the deterministic backward too")
+    parser.add_argument("--fa3", metavar="FOLDER", help="of a built FlashAttention-3, which is timed then")
     parser.add_argument("--target", choices=("sm80", "sm90"), help="fagen's kernels; its own choice if not given")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=600, help="start no cell after this long")
