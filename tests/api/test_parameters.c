@@ -1,9 +1,10 @@
 /* test_parameters.c: parameters of variants through the public API: found by name and by slot, each
    fault named, tables and gradients judged as tensors are, and gradients written, whatever was there
-   before, to the same bits by any number of threads. */
+   before, to the same bits by any number of threads, and of each caller's own tables. */
 #include "problem.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,6 +268,59 @@ static void gradients_are_written_alike_by_any_number_of_threads(void **state) {
   }
 }
 
+/* One that calls, with tensors, tables and gradients of its own. */
+typedef struct caller {
+  problem memory;
+  values given;
+  fa_param params[PARAMS];
+  fa_args args;
+} caller;
+
+static void make_caller(caller *out, int number) {
+  out->memory = memory;
+  out->given = given;
+  for (int i = 0; i < HEADS_Q * WIDTH; ++i) out->given.table[i] += (float)number;
+  for (int i = 0; i < BATCH * SEQLEN_K; ++i) out->given.k_ids[i] = i / (3 + number) % 2;
+  name_params(out->params, &out->given);
+  out->args = problem_args(&out->memory);
+  out->args.variants = variants;
+  out->args.params = out->params;
+  out->args.num_params = PARAMS;
+}
+
+static void *call_often(void *of) {
+  const caller *own = of;
+  for (int i = 0; i < 20; ++i)
+    if (fa_forward(context, &own->args, NULL) || fa_backward(context, &own->args, NULL))
+      return NULL;
+  return of;
+}
+
+static void threads_that_call_at_once_keep_to_their_own_tables(void **state) {
+  enum { CALLERS = 4 };
+  static caller alone[CALLERS], together[CALLERS];
+  pthread_t threads[CALLERS];
+  void *result;
+  (void)state;
+  for (int i = 0; i < CALLERS; ++i) {
+    make_caller(&alone[i], i);
+    make_caller(&together[i], i);
+    assert_non_null(call_often(&alone[i]));
+    if (i > 0) /* else tables might be mixed up unseen */
+      assert_memory_not_equal(alone[i].given.dtable, alone[0].given.dtable, sizeof given.dtable);
+  }
+  for (int i = 0; i < CALLERS; ++i)
+    assert_int_equal(pthread_create(&threads[i], NULL, call_often, &together[i]), 0);
+  for (int i = 0; i < CALLERS; ++i) {
+    assert_int_equal(pthread_join(threads[i], &result), 0);
+    assert_non_null(result);
+  }
+  for (int i = 0; i < CALLERS; ++i) {
+    assert_memory_equal(&together[i].memory, &alone[i].memory, sizeof memory);
+    assert_memory_equal(&together[i].given, &alone[i].given, sizeof given);
+  }
+}
+
 /* Nothing goes into a gradient from nothing. */
 static void a_problem_without_queries_gives_zeros(void **state) {
   (void)state;
@@ -302,6 +356,7 @@ int main(void) {
       FRESH(slots_are_found_by_name),
       FRESH(kernels_without_parameters_take_none),
       FRESH(gradients_are_written_alike_by_any_number_of_threads),
+      FRESH(threads_that_call_at_once_keep_to_their_own_tables),
       FRESH(a_problem_without_queries_gives_zeros),
       FRESH(the_workspace_needs_the_lengths_of_tables),
   };
