@@ -1,6 +1,7 @@
 #!/bin/bash
 # exported_symbols.sh LIBRARY: the shared library shows the symbols of symbols.txt and nothing else,
-# needs neither what is inside it nor any GPU library, and has no page both writable and executable.
+# needs neither what is inside it nor any GPU library, has no page both writable and executable, and calls
+# nothing that ends the process, starts another or opens a connection.
 # A new function of fagen.h goes into symbols.txt by hand: names are for ever.
 set -euo pipefail
 export LC_ALL=C
@@ -35,6 +36,9 @@ readelf -lW "$library" | grep -Eq '(LOAD|GNU_STACK).* RWE' &&
 undefined=$(nm -D --undefined-only "$library" | awk '{print $2}' |
   grep -E '^(lua|tcc|cu[A-Z]|cuda|nvrtc|XXH)' || true)
 [ -z "$undefined" ] || complain "wants from elsewhere: $undefined"
+calls=$(nm -D --undefined-only "$library" | awk '{print $2}' | sed 's/@.*//' |
+  grep -xE '_?exit|_Exit|quick_exit|v?fork|exec[a-z]+|posix_spawnp?|system|popen|socket|connect' || true)
+[ -z "$calls" ] || complain "ends the process, starts one or opens a connection: $calls"
 
 [ $failed = 0 ] && echo "$(wc -l <"$tests/symbols.txt") symbols; needs" $needed
 exit $failed
