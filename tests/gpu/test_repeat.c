@@ -1,6 +1,6 @@
 /* test_repeat.c: the same bits in a thousand runs, also beside another stream's work, in any batch,
-   over one workspace that holds rubbish, in one that is small, and between a producer and a consumer.
-   A hang is ended by a signal. */
+   over one workspace that holds rubbish, in one that is small, between a producer and a consumer,
+   and from a graph. A hang is ended by a signal. */
 #include "device.h"
 #include "numeric/dense.h"
 #include "runtime/context.h"
@@ -370,6 +370,53 @@ static void a_chain_keeps_the_order_of_its_stream(void **state) {
   dense_free(&busy);
 }
 
+/* ---- From a graph ------------------------------------------------------------------------ */
+
+static void fill(dense *p, uint64_t with) {
+  dense_fill_inputs(p, dense_normal, &with);
+  dense_upload(p);
+}
+
+/* Forward and backward, with workspace of the stream's own pool. */
+static CUgraphExec captured(const dense *p, CUstream stream) {
+  CUgraph graph;
+  CUgraphExec exec;
+  expect_cu(gpu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  dense_launch(support_context(), p, FA_FWD, stream);
+  dense_launch(support_context(), p, FA_BWD, stream);
+  expect_cu(gpu.StreamEndCapture(stream, &graph));
+  expect_cu(gpu.GraphInstantiate(&exec, graph, 0));
+  expect_cu(gpu.GraphDestroy(graph));
+  return exec;
+}
+
+static void assert_graph_replays(const char *words) {
+  CUstream stream = new_stream();
+  dense direct, replayed;
+  create(&direct, words, 1, 200, 600);
+  create(&replayed, words, 1, 200, 600);
+  run(&direct, stream); /* what is cold is not captured */
+  CUgraphExec exec = captured(&replayed, stream);
+  for (uint64_t round = 1; round <= 3; ++round) {
+    fill(&direct, seed + round);
+    fill(&replayed, seed + round);
+    run(&direct, stream);
+    poison_outputs(&replayed, stream);
+    expect_cu(gpu.GraphLaunch(exec, stream));
+    dense_download(&replayed, stream);
+    assert_same_outputs(&replayed, &direct);
+  }
+  expect_cu(gpu.GraphExecDestroy(exec));
+  dense_free(&direct);
+  dense_free(&replayed);
+  expect_cu(gpu.StreamDestroy(stream));
+}
+
+static void a_graph_replays_with_new_inputs(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) assert_graph_replays(cases[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_thousand_runs_give_the_same_bits),
@@ -379,6 +426,7 @@ int main(void) {
       cmocka_unit_test(calls_share_a_workspace_that_nobody_clears),
       cmocka_unit_test(a_limit_of_the_workspace_changes_no_result),
       cmocka_unit_test(a_chain_keeps_the_order_of_its_stream),
+      cmocka_unit_test(a_graph_replays_with_new_inputs),
   };
   if (on_gpu()) return cmocka_run_group_tests(tests, begin, support_end);
   printf("SKIP test_repeat: FAGEN_TEST_TARGET names no GPU target\n");
