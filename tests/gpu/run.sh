@@ -69,7 +69,9 @@ compile_ahead() {
     "fwd,bwd $target $arch f16,bf16 d64 gqa2" \
     "fwd,bwd $target $arch bf16 d64 gqa2 $variants" \
     "fwd $target $arch f16 d64 gqa2 causal $variants" \
-    "bwd $target $arch f16,bf16 d64 gqa2 causal det $variants"
+    "bwd $target $arch f16,bf16 d64 gqa2 causal det $variants" \
+    "bwd $target $arch bf16 d128,256 det" "bwd $target $arch bf16 d128,256 causal det" \
+    "fwd,bwd $target $arch f16 d192 v128 gqa2 causal det" "bwd $target $arch f16 d160 gqa3 causal"
 }
 
 compute_capability() {
