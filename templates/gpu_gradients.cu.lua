@@ -92,8 +92,7 @@ ${read.name}.end();
 %   { "q_position", "const int q_position = q_first + row;" },
 %   { "k_position", "const int k_position = k_first + column;" },
 % }
-% local function add_pairs(walk)
-%   local masked = walk.masked
+% local function add_pairs(walk, masked)
 %   local said = walk.pair .. (masked and walk.predicate or "") .. (walk.keeps and " row column" or "")
 #pragma unroll
 for (int i = 0; i < PART / 16; ++i) {
@@ -106,7 +105,7 @@ for (int i = 0; i < PART / 16; ++i) {
       ${walk.pair}
       float p = exp2_approx(multiply_add(score, LOG2_E, minus_lse[i][e / 2]));
 %   if masked then
-      ${say("if (%s!(%s))", walk.ends and "masked && " or "", walk.predicate)}
+      ${say("if (!(%s))", walk.predicate)}
         p = 0.0f;
 %   end
 %   if masked or walk.factors then
@@ -122,13 +121,13 @@ for (int i = 0; i < PART / 16; ++i) {
   }
 }
 % end
-% local function visit(walk)
+% local function visit(walk, masked)
 %   local by_keys = walk.fixed == "k"
 wait_copies<0>();
 __syncthreads(); /* the tiles have arrived */
-%   if by_keys and gradients.names_position(walk, "q", walk.masked) then
+%   if by_keys and gradients.names_position(walk, "q", masked) then
 const int q_first = tile * QUERIES + shift;
-%   elseif not by_keys and gradients.names_position(walk, "k", walk.masked) then
+%   elseif not by_keys and gradients.names_position(walk, "k", masked) then
 const int k_first = tile * KEYS;
 %   end
 const int first_query = ${by_keys and "tile" or "query_tile"} * QUERIES + first_row;
@@ -147,10 +146,7 @@ __syncthreads(); /* nobody reads the tiles any more */
 if (${early}tile + 1 < ${walk.finish})
   ${load}(args, at, shared, tile + 1);
 %   end
-%   if walk.ends then
-const bool masked = ${walk.ends};
-%   end
-${capture(add_pairs, walk)}
+${capture(add_pairs, walk, masked)}
 %   for _, read in ipairs(walk.reads) do
 ${capture(end_tile, walk, read)}
 %   end
@@ -229,11 +225,13 @@ ${spec.name}_${walk.entry}(
 %   for _, read in ipairs(walk.reads) do
     ${capture(begin_fixed, read)}
 %   end
+%   for _, run in ipairs(walk.runs.runs) do
 
 #pragma unroll 1
-    for (int tile = ${begin}; tile < ${finish}; ++tile) {
-      ${capture(visit, walk)}
+    for (int tile = ${run.from}; tile < ${run.to}; ++tile) {
+      ${capture(visit, walk, run.masked)}
     }
+%   end
 %   for _, read in ipairs(walk.reads) do
     ${capture(end_fixed, read)}
 %   end

@@ -255,17 +255,6 @@ local function write(walk)
   walk.pair = table.concat(lines, "\n")
 end
 
--- Whether a tile meets the mask, in C, where only those before and after the full ones do; else nil. All
--- are one loop: another one for full tiles takes a quarter of the whole kernel's time to compile.
-local function ends_of(runs)
-  for i, run in ipairs(runs) do
-    local ends = {}
-    if i > 1 then ends[1] = "tile < " .. run.from end
-    if i < #runs then ends[#ends + 1] = "tile >= " .. run.to end
-    if not run.masked then return ends[1] and table.concat(ends, " || ") end
-  end
-end
-
 -- The tiles that a walk visits, as mask.runs gives them.
 local function runs_of(walk)
   local names = gradients.names
@@ -284,7 +273,6 @@ for _, walk in ipairs(walks) do
   write(walk)
   walk.runs = runs_of(walk)
   walk.begin, walk.finish = walk.runs.runs[1].from, walk.runs.runs[#walk.runs.runs].to
-  walk.ends = ends_of(walk.runs.runs)
   for _, run in ipairs(walk.runs.runs) do walk.masked = walk.masked or run.masked end
 end
 
