@@ -106,6 +106,9 @@ function text.function_of(n)
   return n.op == "idiv" and "floor" or n.op -- floor(a / b)
 end
 
+-- Whether a target may have a name of its own for n, since n reckons with reals or compares them.
+local function of_reals(n) return n.type == "real" or n[1] and n[1].type == "real" end
+
 -- Elements of i32 tables are narrower than the integers they are reckoned with.
 local function widened(n, names, result)
   local narrow = n.op == "table" or n.op == "param" and params.slots[n.slot + 1].declared.per
@@ -128,7 +131,7 @@ local function write(n, names, known, least)
   end
 
   local called = text.function_of(n)
-  if not called and n.type == "real" and names.call and names.call["real_" .. n.op] then
+  if not called and of_reals(n) and names.call and names.call["real_" .. n.op] then
     called = "real_" .. n.op
   end
   if known[n.id] then
@@ -354,13 +357,14 @@ end
 
 -- ---- Functions ------------------------------------------------------------------------------------
 
--- Which functions of `call` some nodes need, by name.
+-- Which functions of `call` some nodes need, by name; of those in place of a sign, comparisons.
 function text.functions_of(roots)
   local needed = {}
   for _, root in ipairs(roots) do
     expr.each(root, function(n)
       local called = text.function_of(n)
       if called then needed[called] = true end
+      if n.type == "truth" and of_reals(n) then needed["real_" .. n.op] = true end
     end)
   end
   return needed

@@ -1,6 +1,10 @@
 % -- Arithmetic on floats, one instruction each, for every GPU target: what the pass calls.
 % local forward, kernel = spec.pass == "fwd", spec.pass ~= "pre"
 % local score = require "score"
+% local compared = {}
+% if kernel then
+%   compared = require("expr_text").functions_of(score.everything(require("mask").keep))
+% end
 % local adds = not score.identity or spec.pass == "bwd" and #score.graded > 0
 % if spec.target == "sm90" or forward or tiles.preprocess_lanes > 1 or adds then
 DEVICE float add(float a, float b) {
@@ -70,4 +74,21 @@ DEVICE unsigned pack(float low, float high) {
   asm("cvt.rn.${spec.dtype}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
 }
+% end
+% -- Comparisons of floats: nothing is flushed to 0 before, and with NaN only "unequal" holds.
+% local comparisons = {
+%   { "lt", "is_less", "lt" }, { "le", "is_at_most", "le" }, { "gt", "is_more", "gt" },
+%   { "ge", "is_at_least", "ge" }, { "eq", "is_equal", "eq" }, { "ne", "is_unequal", "neu" },
+% }
+% for _, comparison in ipairs(comparisons) do
+%   local op, name, instruction = table.unpack(comparison)
+%   if compared["real_" .. op] then
+
+DEVICE int ${name}(float a, float b) {
+  int holds;
+  asm("{ .reg .pred p; setp.${instruction}.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }"
+      : "=r"(holds) : "f"(a), "f"(b));
+  return holds;
+}
+%   end
 % end

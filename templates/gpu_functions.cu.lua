@@ -41,10 +41,24 @@ DEVICE float magnitude(float a) {
 }
 % end
 % if calls.min then
-DEVICE float smaller(float a, float b) { return a <= b ? a : b; }
+
+/* a where a <= b, else b, so b when either is NaN. */
+DEVICE float smaller(float a, float b) {
+  float least;
+  asm("{ .reg .pred p; setp.le.f32 p, %1, %2; selp.f32 %0, %1, %2, p; }"
+      : "=f"(least) : "f"(a), "f"(b));
+  return least;
+}
 % end
 % if calls.max then
-DEVICE float larger(float a, float b) { return a >= b ? a : b; }
+
+/* a where a >= b, else b, so b when either is NaN. */
+DEVICE float larger(float a, float b) {
+  float most;
+  asm("{ .reg .pred p; setp.ge.f32 p, %1, %2; selp.f32 %0, %1, %2, p; }"
+      : "=f"(most) : "f"(a), "f"(b));
+  return most;
+}
 % end
 % if has_div then
 

@@ -1,9 +1,11 @@
 -- gpu_names.lua: what GPU kernels call the things that masks and scores speak of; see expr_text.lua.
--- Arithmetic on reals goes by name, so that no compiler option has a say in it.
+-- Arithmetic on reals and their comparisons go by name, so that no compiler option has a say in it.
 
 local call = {
   real_add = "add", real_sub = "subtract", real_mul = "multiply", real_div = "quotient",
   real_neg = "negative", fma = "multiply_add",
+  real_lt = "is_less", real_le = "is_at_most", real_gt = "is_more", real_ge = "is_at_least",
+  real_eq = "is_equal", real_ne = "is_unequal",
   inverse = "inverse_of", and_power = "one_and_power",
   exp = "exponential", log = "logarithm", tanh = "hyperbolic_tangent", sigmoid = "sigmoid",
   floor = "rounded_down", mod = "remainder_of", min = "smaller", max = "larger", abs = "magnitude",

@@ -61,28 +61,37 @@ local ends = {
   end,
 }
 
--- May and must of each truth, of the pairs of its operands.
+-- May and must of each truth, of the pairs of its operands. `is` writes a comparison of two ends.
 local truths = {
-  lt = function(a, b) return a[1] .. " < " .. b[2], a[2] .. " < " .. b[1] end,
-  le = function(a, b) return a[1] .. " <= " .. b[2], a[2] .. " <= " .. b[1] end,
-  gt = function(a, b) return a[2] .. " > " .. b[1], a[1] .. " > " .. b[2] end,
-  ge = function(a, b) return a[2] .. " >= " .. b[1], a[1] .. " >= " .. b[2] end,
-  eq = function(a, b)
+  lt = function(is, a, b) return is("<", a[1], b[2]), is("<", a[2], b[1]) end,
+  le = function(is, a, b) return is("<=", a[1], b[2]), is("<=", a[2], b[1]) end,
+  gt = function(is, a, b) return is(">", a[2], b[1]), is(">", a[1], b[2]) end,
+  ge = function(is, a, b) return is(">=", a[2], b[1]), is(">=", a[1], b[2]) end,
+  eq = function(_, a, b)
     return string.format("%s <= %s && %s <= %s", a[1], b[2], b[1], a[2]),
       string.format("%s == %s && %s == %s", a[1], b[2], b[1], a[2])
   end,
-  ne = function(a, b)
+  ne = function(_, a, b)
     return string.format("!(%s == %s && %s == %s)", a[1], b[2], b[1], a[2]),
       string.format("!(%s <= %s && %s <= %s)", a[1], b[2], b[1], a[2])
   end,
-  ["and"] = function(a, b) return a[1] .. " && " .. b[1], a[2] .. " && " .. b[2] end,
-  ["or"] = function(a, b) return a[1] .. " || " .. b[1], a[2] .. " || " .. b[2] end,
-  ["not"] = function(a) return "!" .. a[2], "!" .. a[1] end,
-  select = function(c, a, b)
+  ["and"] = function(_, a, b) return a[1] .. " && " .. b[1], a[2] .. " && " .. b[2] end,
+  ["or"] = function(_, a, b) return a[1] .. " || " .. b[1], a[2] .. " || " .. b[2] end,
+  ["not"] = function(_, a) return "!" .. a[2], "!" .. a[1] end,
+  select = function(_, c, a, b)
     return string.format("(%s && %s) || (!%s && %s)", c[1], a[1], c[2], b[1]),
       string.format("(!%s || %s) && (%s || %s)", c[1], a[2], c[2], b[2])
   end,
 }
+
+-- The `is` of a comparison n: a target may have functions for reals.
+local by_sign = { ["<"] = "real_lt", ["<="] = "real_le", [">"] = "real_gt", [">="] = "real_ge" }
+local function comparing(n, names)
+  return function(sign, a, b)
+    local called = n[1].type == "real" and names.call[by_sign[sign]]
+    return called and pick(called, a, b) or a .. " " .. sign .. " " .. b
+  end
+end
 
 -- The range of the values of an i32 table, from `first` on.
 local function scan(out, n, first, count)
@@ -109,6 +118,11 @@ local function of_element(out, n, names, index)
   return scan(out, n, base .. row .. " + " .. first, last .. " - " .. first .. " + 1")
 end
 
+-- Whether n asks two reals, which are not the same for all pairs, to be equal: nothing is gained there.
+local function is_equality_of_reals(n)
+  return (n.op == "eq" or n.op == "ne") and n[1].type == "real"
+end
+
 -- The lines that find the range of n and of what it is made of; its pair of expressions.
 local function find(n, names, out, known)
   if known[n.id] then return known[n.id] end
@@ -133,6 +147,8 @@ local function find(n, names, out, known)
     result = { n.name .. "_low", n.name .. "_high" }
   elseif n.op == "param" then
     result = of_param(out, n, names)
+  elseif is_equality_of_reals(n) then
+    result = unsure
   else
     local operands = {}
     for i, child in ipairs(n) do
@@ -148,7 +164,7 @@ local function find(n, names, out, known)
     elseif n.type == "int" then
       result = declare(out, "long long", n, ends[n.op](n, table.unpack(operands)))
     else
-      result = declare(out, "int", n, truths[n.op](table.unpack(operands)))
+      result = declare(out, "int", n, truths[n.op](comparing(n, names), table.unpack(operands)))
     end
   end
   known[n.id] = result

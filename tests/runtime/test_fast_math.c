@@ -27,6 +27,14 @@ static const char *const lines[] = {
     "bwd sm80 bf16 d64 bias",
     "fwd sm80 bf16 d64 causal softcap alibi sink",
     "bwd sm90 bf16 d64 causal softcap alibi sink",
+    "fwd sm90 bf16 d64 window,block_draft",
+    "bwd sm80 bf16 d64 prefix_lm",
+    "fwd sm80 f16 d64 dilated,block_draft",
+    "bwd sm90 bf16 d64 document bias",
+    "fwd sm80 bf16 d64 shaped,gated,patchwork", /* comparisons of floats, from here on */
+    "bwd sm80 bf16 d64 steps,shaped",
+    "fwd sm90 bf16 d64 steps,shaped",
+    "bwd sm90 f16 d64 gated,shaped",
 };
 
 static Elf64_Shdr section_at(const cubin *of, int index) {

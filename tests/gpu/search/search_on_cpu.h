@@ -26,6 +26,9 @@ static void __syncthreads() {} /* threads run one after the other, the one that 
 [[maybe_unused]] static int max(int a, int b) {
   return a > b ? a : b;
 }
+[[maybe_unused]] static int is_less(float a, float b) {
+  return a < b;
+}
 [[maybe_unused]] static float multiply(float a, float b) {
   return a * b;
 }
