@@ -214,6 +214,12 @@ function base.refuse(message)
   raw_error(at .. message, 0)
 end
 
+-- For modules: the line of the variant's file that is running; nil where Lua has forgotten it.
+function base.line_of_variant()
+  local at = running and position(running.file)
+  return at and tonumber(match(at, ":(%d+): $"))
+end
+
 -- f, with what it returns handed on to `finish`, blamed on f's own file and line.
 local function located(f, finish)
   local at = position(f)
@@ -232,6 +238,7 @@ function base.load_variant(name)
   if getmetatable(found) ~= variant.type then
     raw_error(path .. ": must return variant { ... }", 0)
   end
+  variant.locate_words(found.params, text)
   for _, what in ipairs { "keep", "score", "sink" } do
     found[what] = found[what] and located(found[what], function(value)
       return variant.returned(value, what)

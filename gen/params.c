@@ -24,7 +24,7 @@ int params_find(const param_list *list, const char *name) {
 
 /* ---- Text ----------------------------------------------------------------------------------- */
 
-enum { WORDS = 14, WORD_BYTES = 32 }; /* the last word is a semicolon */
+enum { WORDS = 15, WORD_BYTES = 32 }; /* the last word is a semicolon */
 
 /* Splits one line at blanks; whether it has exactly WORDS words that fit. */
 static int split_line(char words[WORDS][WORD_BYTES], const char *line, size_t length) {
@@ -75,7 +75,8 @@ static int take_param(variant_param *out, char words[WORDS][WORD_BYTES]) {
   out->draw_low = strtod(words[11], NULL);
   out->draw_to_seqlen_k = !strcmp(words[12], "seqlen_k");
   out->draw_high = out->draw_to_seqlen_k ? 0 : strtod(words[12], NULL);
-  return out->per >= 0 && !strcmp(words[13], ";");
+  out->line = is_absent(words[13]) ? 0 : (int)strtol(words[13], NULL, 10);
+  return out->per >= 0 && !strcmp(words[14], ";");
 }
 
 fa_status params_parse(param_list *out, const char *text) {

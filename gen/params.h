@@ -43,6 +43,7 @@ typedef struct variant_param {
   int64_t longest; /* of a sized table, or of one head's row: the most elements; 0 = no limit */
   double draw_low, draw_high; /* what tests draw from, both ends included */
   int draw_to_seqlen_k;       /* draw_high is seqlen_k instead */
+  int line;                   /* of variants/VARIANT.lua, where it is declared; 0 = not known */
 } variant_param;
 
 typedef struct param_list {

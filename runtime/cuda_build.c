@@ -30,7 +30,7 @@ static void write_key(build *b) {
   digest_print(templates, b->templates);
   nvrtc_options_of(&options, b->spec);
   int used = snprintf(b->key, sizeof b->key,
-                      "fagen kernel 2\nlibrary %d.%d.%d\nspec %s\narch %d\ntemplates %s\n"
+                      "fagen kernel 3\nlibrary %d.%d.%d\nspec %s\narch %d\ntemplates %s\n"
                       "nvrtc %s\noptions",
                       FA_VERSION_MAJOR, FA_VERSION_MINOR, FA_VERSION_PATCH, words, b->spec->arch,
                       templates, b->identity);

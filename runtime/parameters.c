@@ -7,13 +7,25 @@
 
 #include "error.h"
 
-enum { NAME_BYTES = 80, LIST_BYTES = 400 };
+enum { NAME_BYTES = 80, PLACE_BYTES = 160, LIST_BYTES = 400 };
 
 const char *parameters_name(const fa_kernel *kernel, int slot) {
   static _Thread_local char name[NAME_BYTES];
   const variant_param *param = &kernel->params.items[slot];
   snprintf(name, sizeof name, "%s.%s", param->variant, param->name);
   return name;
+}
+
+/* "softcap.lua:4: softcap.cap", with the line that declares it, which says what it must be. A path
+   would differ from machine to machine, and stand in entries of the disk cache. Static too. */
+static const char *placed_name(const fa_kernel *kernel, int slot) {
+  static _Thread_local char place[PLACE_BYTES];
+  const variant_param *param = &kernel->params.items[slot];
+  char line[16] = "";
+  if (param->line) snprintf(line, sizeof line, "%d:", param->line);
+  snprintf(place, sizeof place, "%s.lua:%s %s", param->variant, line,
+           parameters_name(kernel, slot));
+  return place;
 }
 
 /* ", which has none" or "; it has softcap.cap, window.left". */
@@ -78,7 +90,7 @@ static const char *print_range(char range[NAME_BYTES], const variant_param *para
 
 static fa_status check_scalar(const fa_kernel *kernel, int slot, const fa_param *given) {
   const variant_param *param = &kernel->params.items[slot];
-  const char *name = parameters_name(kernel, slot);
+  const char *name = placed_name(kernel, slot);
   char range[NAME_BYTES];
   double value = given->value, as_float = (double)(float)value;
   int whole = value >= INT32_MIN && value <= INT32_MAX && value == floor(value);
@@ -104,7 +116,7 @@ static int64_t elements_of(const variant_param *param, const fa_args *args, cons
 static fa_status check_sized(const fa_kernel *kernel, int slot, const fa_param *given,
                              const fa_args *args) {
   const variant_param *param = &kernel->params.items[slot];
-  const char *name = parameters_name(kernel, slot);
+  const char *name = placed_name(kernel, slot);
   int64_t rows = param->per == PARAM_PER_HEAD ? args->heads_q : 1, length = given->length;
   if (rows == 0 && length == 0) return FA_OK;
   if (rows == 0 || length < rows || length % rows)
@@ -125,7 +137,7 @@ static fa_status check_table(const fa_kernel *kernel, int slot, const fa_param *
   if (param->size[0]) return check_sized(kernel, slot, given, args);
   int64_t elements = elements_of(param, args, &words);
   if (given->length == elements) return FA_OK;
-  return fail(FA_INVALID, "%s: length %lld; must be %s = %lld", parameters_name(kernel, slot),
+  return fail(FA_INVALID, "%s: length %lld; must be %s = %lld", placed_name(kernel, slot),
               (long long)given->length, words, (long long)elements);
 }
 
@@ -142,7 +154,7 @@ static fa_status check_sizes(const fa_kernel *kernel, const fa_plan_param *taken
       int64_t b = taken[j].length / (params[j].per ? args->heads_q : 1);
       if (a != b)
         return fail(FA_INVALID, "%s: %s %lld; another table of the variant has %lld",
-                    parameters_name(kernel, i), params[i].size, (long long)a, (long long)b);
+                    placed_name(kernel, i), params[i].size, (long long)a, (long long)b);
     }
   return FA_OK;
 }
@@ -155,7 +167,7 @@ static fa_status take_one(fa_plan_param *out, const fa_kernel *kernel, int slot,
   fa_status status = param_is_table(param) ? check_table(kernel, slot, given, args)
                                            : check_scalar(kernel, slot, given);
   if (!status && given->grad && !param->grad)
-    status = fail(FA_INVALID, "%s: grad is set; it has no gradient", parameters_name(kernel, slot));
+    status = fail(FA_INVALID, "%s: grad is set; it has no gradient", placed_name(kernel, slot));
   *out = (fa_plan_param){given->value, given->data, given->length,
                          kernel->spec.pass == FA_BWD ? given->grad : NULL};
   return status;
@@ -170,7 +182,7 @@ fa_status parameters_take(fa_plan_param *out, const fa_kernel *kernel, const fa_
     int slot;
     fa_status status = find_slot(&slot, kernel, &args->params[i]);
     if (!status && seen & 1u << slot)
-      status = fail(FA_INVALID, "%s: given twice", parameters_name(kernel, slot));
+      status = fail(FA_INVALID, "%s: given twice", placed_name(kernel, slot));
     if (!status) status = take_one(&out[slot], kernel, slot, &args->params[i], args);
     if (status) return status;
     seen |= 1u << slot;
@@ -190,8 +202,8 @@ fa_status parameters_complete(const fa_kernel *kernel, const fa_args *args) {
     const variant_param *param = &kernel->params.items[i];
     char range[NAME_BYTES];
     if (seen & 1u << i) continue;
-    return fail(FA_INVALID, "%s: missing; kernel %s takes %s", parameters_name(kernel, i),
-                kernel->name, param_is_table(param) ? "a table of it" : print_range(range, param));
+    return fail(FA_INVALID, "%s: missing; kernel %s takes %s", placed_name(kernel, i), kernel->name,
+                param_is_table(param) ? "a table of it" : print_range(range, param));
   }
   return FA_OK;
 }

@@ -41,7 +41,7 @@ function params.text()
     local d = slot.declared
     lines[i] = table.concat({ slot.variant, slot.name, word(d.size), d.kind, word(d.per),
       d.grad and "grad" or "-", word(d.min), word(d.max), word(d.above), word(d.below),
-      word(d.longest), word(d.draw_low), word(d.draw_high), ";" }, " ")
+      word(d.longest), word(d.draw_low), word(d.draw_high), word(d.line), ";" }, " ")
   end
   return table.concat(lines, "\n")
 end

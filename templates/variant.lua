@@ -82,6 +82,7 @@ local function declare(kind, given)
     d[key] = given[key]
   end
   d.is_table = d.per ~= nil or d.size ~= nil
+  d.line = line_of_variant()
   check_table(d)
   for _, limit in ipairs(limits) do
     if d[limit] then check_number(d[limit], kind, kind .. ": " .. limit) end
@@ -102,7 +103,10 @@ local function check_params(declared)
   for _, name in ipairs(sorted(declared)) do
     check_name(name, "parameter")
     local d = declared[name]
-    if getmetatable(d) == kind_word then d = declare(d.kind, {}) end
+    if getmetatable(d) == kind_word then
+      d = declare(d.kind, {})
+      d.line = nil -- see locate_words
+    end
     if getmetatable(d) ~= parameter then
       refuse("parameter '" .. name .. "' is f32, i32, or one of these with a table of options")
     end
@@ -188,6 +192,19 @@ function variant.check_text(text, path)
       local _, lines = text:sub(1, at):gsub("\n", "")
       error(string.format("%s:%d: Lua's %s %s", path, lines + 1, token, misunderstood[token]), 0)
     end
+    at = following
+  end
+end
+
+-- Gives parameters that are f32 or i32 by themselves, which no call has placed, the line of `name = f32`.
+function variant.locate_words(declared, text)
+  local at, line, before, earlier = 1, 1, nil, nil
+  while at <= #text do
+    local token, following = next_token(text, at)
+    local d = before == "=" and variant.words[token] and declared[earlier]
+    if d and not d.line then d.line = line end
+    if token and token:find "%S" then earlier, before = before, token end
+    line = line + select(2, text:sub(at, following - 1):gsub("\n", ""))
     at = following
   end
 end

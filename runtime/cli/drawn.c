@@ -50,8 +50,9 @@ static fa_status set_length(int64_t *out, const variant_param *declared, const c
   *out = fixed ? 0 : draw_length(declared, sizes);
   if (!fixed) return FA_OK;
   if (fixed->value != floor(fixed->value) || fixed->value < 1 || fixed->value > (double)longest)
-    return fail(FA_INVALID, "--param %s=%g; a table's length from 1 to %" PRId64 " is needed",
-                fixed->name, fixed->value, longest);
+    return fail(FA_INVALID,
+                "--param %s=%g; a table's length from 1 to %" PRId64 " is needed (%s.lua:%d)",
+                fixed->name, fixed->value, longest, declared->variant, declared->line);
   *out = (int64_t)fixed->value;
   return FA_OK;
 }

@@ -111,13 +111,13 @@ static void values_out_of_range_are_refused(void **state) {
     double value;
     const char *words;
   } cases[] = {
-      {CAP, 0, "softcap.cap: 0;|above 0"},
+      {CAP, 0, "softcap.lua:4: softcap.cap: 0;|above 0"},
       {CAP, -3, "softcap.cap: -3;|above 0"},
       {CAP, NAN, "softcap.cap: nan;|a finite number"},
       {CAP, INFINITY, "softcap.cap: inf;|a finite number"},
       {CAP, 1e300, "softcap.cap: 1e+300;|finite"},
       {CAP, 1e-300, "softcap.cap: 1e-300;|above 0"}, /* 0 as the kernel takes it */
-      {LEFT, -2, "window.left: -2;|at least -1"},
+      {LEFT, -2, "window.lua:4: window.left: -2;|at least -1"},
       {LEFT, 1.5, "window.left: 1.5;|a whole number"},
       {LEFT, 2147483648.0, "window.left: 2.14748e+09;|of 32 bits"},
       {RIGHT, NAN, "window.right: nan;|a whole number"},
@@ -136,14 +136,14 @@ static void tables_of_the_wrong_length_are_refused(void **state) {
     int64_t length;
     const char *words;
   } cases[] = {
-      {LOGIT, 3, "sink.logit: length 3;|heads_q = 4"},
+      {LOGIT, 3, "sink.lua:4: sink.logit: length 3;|heads_q = 4"},
       {LOGIT, 0, "sink.logit: length 0;|heads_q = 4"},
       {K_IDS, BATCH * SEQLEN_K - 1, "document.k_ids: length 13;|batch * seqlen_k = 14"},
       {Q_IDS, BATCH * SEQLEN_K, "document.q_ids: length 14;|batch * seqlen_q = 10"},
       {TABLE, 0, "bias.table: length 0;|heads_q * distances"},
       {TABLE, HEADS_Q * WIDTH - 1, "bias.table: length 19;|heads_q * distances"},
       {TABLE, -HEADS_Q, "bias.table: length -4;|heads_q * distances"},
-      {TABLE, (int64_t)HEADS_Q * 2051, "bias.table: distances 2051;|at most 2049"},
+      {TABLE, (int64_t)HEADS_Q * 2051, "bias.lua:5: bias.table: distances 2051;|at most 2049"},
       {CAP, 1, "softcap.cap: data or length is set"},
   };
   (void)state;
@@ -190,7 +190,8 @@ static void parameters_that_are_not_as_declared_are_refused(void **state) {
                  "window.right: missing|a whole number of 32 bits at least -1");
   args.params = NULL;
   args.num_params = 0;
-  expect_refused(fa_backward(context, &args, NULL), FA_INVALID, "window.left: missing");
+  expect_refused(fa_backward(context, &args, NULL), FA_INVALID,
+                 "window.lua:4: window.left: missing");
   assert_untouched("a missing parameter");
 }
 

@@ -368,13 +368,13 @@ LUA
   run explain fwd sm90 bf16 d64 near --seqlen 1000
   expect "and explains it for a GPU" 0
   has "with what it is given there" stdout "near.reach"
-  refuses_param "above its limit" "near.reach: 501; must be a whole number" near.reach=501
-  refuses_param "below its limit" "near.fade: 0; must be a finite number above 0" near.fade=0
+  refuses_param "above its limit" "near.lua:4: near.reach: 501; must be a whole number" near.reach=501
+  refuses_param "below its limit" "near.lua:5: near.fade: 0; must be a finite number above 0" near.fade=0
   refuses_param "not whole" "near.reach: 1.5" near.reach=1.5
   refuses_param "unknown" "near.range" near.range=1
   run check fwd cpu f32 d40 bias --param bias.distances=2050
   expect "a table that is too long" 2
-  has "is told with its range" stderr "bias.distances=2050; a table's length from 1 to 2049"
+  has "is told with its range" stderr "bias.distances=2050; a table's length from 1 to 2049 is needed (bias.lua:5)"
   faulty "a Lua comparison" 3 'return at.k < at.q'
   faulty "an unknown symbol" 3 'return le(at.row, 3)'
   # Of a call that is returned Lua keeps no line: that of the function is told.

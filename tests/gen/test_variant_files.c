@@ -262,8 +262,26 @@ static void parameters_come_in_slot_order(void **state) {
   assert_true(left->is_int && left->has_min && left->min == -1 && left->draw_to_seqlen_k);
   assert_true(!cap->is_int && cap->has_above && cap->above == 0 && cap->draw_high == 50);
   assert_int_equal(result.params.items[3].per, PARAM_PER_HEAD);
+  for (int i = 0; i < result.params.count; ++i) assert_int_equal(result.params.items[i].line, 4);
   assert_int_equal(params_find(&result.params, "window"), -1);
   assert_int_equal(params_find(&result.params, "window.lef"), -1);
+  render_free(&result);
+}
+
+/* Also of f32 by itself, which nothing calls; not that of a comment, nor of a text that is none. */
+static void parameters_know_their_line(void **state) {
+  static const int lines[] = {3, 5, 7, 9, 0};
+  render_result result;
+  (void)state;
+  write_variant("placed", "params = { a = f32 { min = 0 },\n  -- b = f32\n  b = f32,\n"
+                          "  c =\n    i32 {\n    min = -1 },\n  d = i32, ['e'] = f32 },\n"
+                          "score = function(s) return s + 1 end");
+  expect_ok(render_words(&result, "fwd cpu f32 d64 placed"));
+  assert_int_equal(result.params.count, COUNT_OF(lines));
+  for (int i = 0; i < result.params.count; ++i)
+    if (result.params.items[i].line != lines[i])
+      fail_msg("%s: line %d, not %d", result.params.items[i].name, result.params.items[i].line,
+               lines[i]);
   render_free(&result);
 }
 
@@ -271,16 +289,17 @@ static void parameters_come_in_slot_order(void **state) {
 static void parameter_text_is_checked(void **state) {
   static const char *const faulty[] = {
       "softcap",
-      "a b - f32 - - - - - - - 0 1",
-      "a b - f32 row - - - - - - 0 1 ;",
-      "a b - f32 - - - - - - - 0 1 ; ;",
-      "a b - f32 - - - - - - - 0 1 ;\n\n",
-      "a 0123456789012345678901234567890123456789 - f32 - - - - - - - 0 1 ;"};
+      "a b - f32 - - - - - - - 0 1 4",
+      "a b - f32 - - - - - - - 0 1 ;",
+      "a b - f32 row - - - - - - 0 1 4 ;",
+      "a b - f32 - - - - - - - 0 1 4 ; ;",
+      "a b - f32 - - - - - - - 0 1 4 ;\n\n",
+      "a 0123456789012345678901234567890123456789 - f32 - - - - - - - 0 1 4 ;"};
   param_list list;
   (void)state;
   expect_ok(params_parse(&list, ""));
   assert_int_equal(list.count, 0);
-  expect_ok(params_parse(&list, "a b - f32 - - - - - - - 0 1 ;"));
+  expect_ok(params_parse(&list, "a b - f32 - - - - - - - 0 1 4 ;"));
   assert_int_equal(list.count, 1);
   for (size_t i = 0; i < COUNT_OF(faulty); ++i)
     expect_refused(params_parse(&list, faulty[i]), FA_TEMPLATE, "parameters: ");
@@ -299,6 +318,7 @@ int main(void) {
       EMPTY(gpu_scores_are_short),
       EMPTY(more_tables_than_a_block_holds_are_refused_in_words),
       EMPTY(parameters_come_in_slot_order),
+      EMPTY(parameters_know_their_line),
       EMPTY(parameter_text_is_checked),
   };
   return cmocka_run_group_tests(tests, rendering_begin, rendering_end);

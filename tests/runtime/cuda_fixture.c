@@ -9,7 +9,7 @@ _Alignas(256) char workspace[4096];
 static _Alignas(256) unsigned short rows[MOST_ROWS * DIM];
 static _Alignas(256) float row_lse[MOST_ROWS];
 
-fa_context *open_context(int device, CUcontext given) {
+fa_context *open_context_with(int device, CUcontext given, const char *cache_dir) {
   fa_context *opened;
   fa_options options = FA_OPTIONS_INIT;
   options.backend = FA_CUDA;
@@ -17,9 +17,13 @@ fa_context *open_context(int device, CUcontext given) {
   options.cu_context = given;
   options.nvrtc = FAKE_NVRTC;
   options.template_dir = PROBE_OVERLAY;
-  options.cache_dir = "";
+  options.cache_dir = cache_dir;
   expect_ok(fa_context_create(&opened, &options));
   return opened;
+}
+
+fa_context *open_context(int device, CUcontext given) {
+  return open_context_with(device, given, "");
 }
 
 const fa_kernel *get(const char *words) {

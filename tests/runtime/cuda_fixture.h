@@ -24,6 +24,7 @@ int close_device(void **state);
 
 /* Another context; kernels of the usual one. */
 fa_context *open_context(int device, CUcontext given);
+fa_context *open_context_with(int device, CUcontext given, const char *cache_dir);
 const fa_kernel *get(const char *words);
 
 /* A problem in the tensors above, and one of a single row for each batch entry, up to MOST_ROWS. */

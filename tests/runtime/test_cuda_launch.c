@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda_fixture.h"
+#include "support/overlay.h"
 
 /* ---- Launches -------------------------------------------------------------------------------- */
 
@@ -115,6 +116,32 @@ static void a_size_of_zero_launches_nothing(void **state) {
   args.lse = NULL;
   expect_ok(fa_launch(fwd, &args, NULL));
   expect_nothing_done();
+}
+
+/* A warm start runs no Lua, which knows the lines of files. */
+static void parameters_are_refused_with_their_line(void **state) {
+  (void)state;
+  static const int origins[] = {FA_BUILT, FA_FROM_DISK};
+  overlay folder;
+  overlay_create(&folder);
+  for (size_t i = 0; i < COUNT_OF(origins); ++i) {
+    fa_param cap = {.name = "softcap.cap"};
+    fa_args args = make_args();
+    fa_kernel_info info = FA_KERNEL_INFO_INIT;
+    fa_context_destroy(context);
+    context = open_context_with(1, NULL, folder.path);
+    const fa_kernel *kernel = get("fwd sm80 bf16 d64 softcap");
+    expect_ok(fa_kernel_info_get(&info, kernel));
+    assert_int_equal(info.origin, origins[i]);
+    expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID,
+                   "softcap.lua:4: softcap.cap: missing");
+    args.params = &cap;
+    args.num_params = 1;
+    expect_refused(fa_launch(kernel, &args, NULL), FA_INVALID,
+                   "softcap.lua:4: softcap.cap: 0;|above 0");
+  }
+  expect_nothing_done();
+  overlay_remove(&folder);
 }
 
 /* ---- Bad pointers and layouts ---------------------------------------------------------------- */
@@ -340,6 +367,7 @@ int main(void) {
       ON_DEVICE(the_shared_memory_limit_is_set_once),
       ON_DEVICE(what_a_device_cannot_is_said_before_anything_runs),
       ON_DEVICE(a_size_of_zero_launches_nothing),
+      ON_DEVICE(parameters_are_refused_with_their_line),
       ON_DEVICE(memory_of_the_host_or_elsewhere_is_refused),
       ON_DEVICE(sixteen_bit_tensors_are_aligned),
       ON_DEVICE(strides_that_tma_cannot_describe_are_refused),
