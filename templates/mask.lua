@@ -26,10 +26,10 @@ end
 
 local keep = conjunction()
 keep = keep and simplify.graph(keep)
-if keep and keep.op == "const" then -- a single one that is false is refused where it stands
-  if not keep.value then error("the masks of this spec keep no pair together", 0) end
-  keep = nil
+if keep and require "contradiction"(keep) then -- a single one is refused where it stands
+  error("the masks of this spec keep no pair together", 0)
 end
+if keep and keep.op == "const" then keep = nil end
 
 local mask = {
   trivial = keep == nil, keep = keep,
@@ -326,21 +326,6 @@ local function bounds_of_two(n, walk)
   return hull(possible_a, possible_b), part_of_union(certain_a, certain_b)
 end
 
-local function truth(op, a, b) return simplify.make(op, "truth", a, b) end
-local function negation(n) return truth("not", n) end
-
--- The same as and, or and comparisons, where it can be said so; nil where not.
-local function spelt_out(n)
-  if n.op == "select" then
-    return truth("or", truth("and", n[1], n[2]), truth("and", negation(n[1]), n[3]))
-  elseif n.op == "not" and (n[1].op == "and" or n[1].op == "or") then
-    local op = n[1].op == "and" and "or" or "and"
-    return truth(op, negation(n[1][1]), negation(n[1][2]))
-  elseif n.op == "not" and n[1].op == "select" then
-    return simplify.make("select", "truth", n[1][1], negation(n[1][2]), negation(n[1][3]))
-  end
-end
-
 -- possible, certain: intervals of the walked position.
 function bounds(n, walk)
   local condition = condition_of(n, walk)
@@ -349,7 +334,7 @@ function bounds(n, walk)
     return interval, interval
   end
   if n.op == "and" or n.op == "or" then return bounds_of_two(n, walk) end
-  local other = spelt_out(n)
+  local other = simplify.spelt_out(n)
   if other then return bounds(other, walk) end
   local difference = n[2] and linear.difference(n[1], n[2])
   if not difference then

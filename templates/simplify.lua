@@ -108,6 +108,21 @@ function simplify.make(op, type_name, a, b, c)
   return folded(op, a, b) or rules[op] and rules[op](a, b, c) or expr.make(op, type_name, a, b, c)
 end
 
+local function truth(op, a, b) return simplify.make(op, "truth", a, b) end
+local function negation(n) return truth("not", n) end
+
+-- A truth as "and", "or" comparisons, where it is none of them and can be said so; nil where not.
+function simplify.spelt_out(n)
+  if n.op == "select" then
+    return truth("or", truth("and", n[1], n[2]), truth("and", negation(n[1]), n[3]))
+  elseif n.op == "not" and (n[1].op == "and" or n[1].op == "or") then
+    local op = n[1].op == "and" and "or" or "and"
+    return truth(op, negation(n[1][1]), negation(n[1][2]))
+  elseif n.op == "not" and n[1].op == "select" then
+    return simplify.make("select", "truth", n[1][1], negation(n[1][2]), negation(n[1][3]))
+  end
+end
+
 local done = {}
 
 function simplify.graph(n)

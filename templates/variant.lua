@@ -196,7 +196,8 @@ function variant.check_text(text, path)
   end
 end
 
--- Gives parameters that are f32 or i32 by themselves, which no call has placed, the line of `name = f32`.
+-- Gives parameters that are f32 or i32 by themselves, which no call has placed, the line of
+-- `name = f32`.
 function variant.locate_words(declared, text)
   local at, line, before, earlier = 1, 1, nil, nil
   while at <= #text do
@@ -219,8 +220,7 @@ function variant.returned(value, what)
   local on = require("linear").depends(n)
   if what == "keep" then
     if on.s then refuse("keep: a mask cannot depend on the score") end
-    local kept = require("simplify").graph(n)
-    if kept.op == "const" and not kept.value then
+    if require "contradiction"(require("simplify").graph(n)) then
       refuse("keep is false for every pair, whatever is launched")
     end
   elseif what == "sink" and (on.q or on.k or on.s) then

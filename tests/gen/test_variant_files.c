@@ -63,6 +63,30 @@ static void expressions_that_cannot_be_are_refused(void **state) {
        "/bad.lua:3: |false for every pair"},
       {"nothing kept, by a constant", "keep = function(at) return lt(at.k, at.q) & gt(3, 5) end",
        "/bad.lua:3: |false for every pair"},
+      {"nothing kept, by two comparisons",
+       "keep = function(at) return lt(at.k, at.q) & gt(at.k, at.q) end",
+       ":3: |false for every pair"},
+      {"nothing kept, by limits of a sum",
+       "keep = function(at) return gt(at.k - at.q, 5) & ~le(at.q - at.k + 4, 2) end",
+       ":3: |false for every pair"},
+      {"nothing kept, of each alternative",
+       "keep = function(at)\n  local d = at.k - at.q\n"
+       "  return select(lt(at.head, 2), eq(d, 3) & ne(3, d), gt(d, 1) & le(d, 1)) end",
+       ":3: |false for every pair"},
+      {"nothing kept, whatever a parameter is",
+       "params = { a = i32 },\n"
+       "keep = function(at, p) return lt(at.k, at.q - p.a) & gt(at.k + p.a, at.q) end",
+       ":4: |false for every pair"},
+      {"nothing kept, of remainders",
+       "keep = function(at) return eq(at.k % 3, 1) & eq(at.k % 3, 2) end",
+       ":3: |false for every pair"},
+      {"nothing kept, beside many alternatives",
+       "keep = function(at)\n  local all = lt(at.k, at.q)\n"
+       "  for i = 1, 40 do all = all & (lt(at.head, i) | lt(at.batch, i)) end\n"
+       "  return all & ge(at.k, at.q) end",
+       ":3: |false for every pair"},
+      {"nothing kept, before the first key", "keep = function(at) return lt(at.k, 0) end",
+       ":3: |false for every pair"},
       {"a division by 0", "keep = function(at) return eq(at.k % 0, 1) end", ":3: |may be 0"},
       {"a parameter that may be 0",
        "params = { n = i32 },\nkeep = function(at, p) return eq(at.k % p.n, 1) end",
@@ -132,10 +156,44 @@ static void variants_that_do_not_go_together_are_refused(void **state) {
   write_variant("a", "params = { b_c = f32 }, score = function(s, at, p) return s + p.b_c end");
   write_variant("a_b", "params = { c = f32 }, score = function(s, at, p) return s + p.c end");
   expect_refused(render_words(&result, "fwd cpu f32 d64 a a_b"), FA_TEMPLATE, "a.b_c|a_b.c|rename");
+  write_variant("ahead", "keep = function(at) return gt(at.k, at.q) end");
+  expect_refused(render_words(&result, "fwd cpu f32 d64 causal ahead"), FA_TEMPLATE,
+                 "keep no pair together");
   write_variant("left", "keep = function(at) return lt(at.k, at.q) end");
   write_variant("right", "keep = function(at) return ne(1, 1) | lt(at.k, at.q) end");
   expect_ok(render_words(&result, "fwd cpu f32 d64 left right"));
   render_free(&result);
+}
+
+/* Nothing is said of what depends on lengths, parameters or the values of tables. */
+static void masks_that_may_be_empty_are_not_refused(void **state) {
+  static const char *const kept[] = {
+      "keep = function(at) return lt(at.k, at.q) | gt(at.k, at.q) end",
+      "keep = function(at) return ge(at.k, at.q) & le(at.k, at.q) end",
+      "keep = function(at) return ne(at.k, at.q) & le(at.k, at.q) & ge(at.k, at.q - 1) end",
+      "keep = function(at) return gt(at.k, 1000) & lt(at.k, at.seqlen_q) end",
+      "keep = function(at) return lt(at.k, at.seqlen_q) & gt(at.k, at.seqlen_k - 3) end",
+      "params = { a = i32, b = i32 },\n"
+      "keep = function(at, p) return gt(at.k - at.q, p.a) & lt(at.k - at.q, p.b) end",
+      "params = { a = i32 { min = -1 } },\n"
+      "keep = function(at, p) return lt(p.a, 0) & gt(at.k, at.q - p.a) end",
+      "params = { t = i32 { size = 'n' } },\n"
+      "keep = function(at, p) return lt(p.t[at.k], 3) & gt(p.t[at.q], 3) end",
+      "keep = function(at) return lt(at.k * 0.5, 3) & gt(at.k * 0.5, 2) end",
+      "keep = function(at) return eq(at.k % 3, 1) & eq(at.k % 5, 2) end",
+      "keep = function(at)\n  local all = lt(at.k, at.q)\n"
+      "  for i = 1, 40 do all = all & (lt(at.head, i) | lt(at.k, i)) end return all end",
+      "keep = function(at)\n" /* too many alternatives to be looked at */
+      "  local all = (lt(at.k, 4) | lt(at.k, 5)) & (gt(at.k, 8) | gt(at.k, 9))\n"
+      "  for i = 1, 40 do all = all & (lt(at.head, i) | lt(at.batch, i)) end return all end"};
+  render_result result;
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(kept); ++i) {
+    write_variant("sparse", kept[i]);
+    if (render_words(&result, "fwd cpu f32 d64 sparse"))
+      fail_msg("%s: %s", kept[i], fa_error_message());
+    render_free(&result);
+  }
 }
 
 /* ---- Strings and comments are no code -------------------------------------------------------- */
@@ -311,6 +369,7 @@ int main(void) {
       EMPTY(expressions_that_cannot_be_are_refused),
       EMPTY(declarations_that_cannot_be_are_refused),
       EMPTY(variants_that_do_not_go_together_are_refused),
+      EMPTY(masks_that_may_be_empty_are_not_refused),
       EMPTY(words_in_strings_and_comments_are_free),
       EMPTY(derivatives_share_and_cancel),
       EMPTY(integers_stay_integers),
