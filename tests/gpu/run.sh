@@ -202,10 +202,12 @@ add_racecheck() {
     return
   fi
   add_case "$target" racecheck 65 129 "$pass $target d40,128" "${@/$dims/d40,128}"
+  add_case "$target" racecheck 65 129 "$pass $target d64, variants" "${variants[@]}"
 }
 
 # The odd shapes of one target: dimensions at and between tile widths, with and without a group,
-# mask and order, each at lengths of one row, part of a tile, and two tiles with a rest.
+# mask and order, each at lengths of one row, part of a tile, and two tiles with a rest. And what only
+# variants have: the search for tiles and their order, gradients by tables, the sink's sum.
 sanitize_target() {
   local target=$1 tool lengths pass dims arch=''
   [ "$target" != sm80 ] || arch=" cc$(compute_capability)"
@@ -217,10 +219,13 @@ sanitize_target() {
     dims=d8,40,72,96,128,192,256
     has_kernel "$target" "$pass" d256 || dims=d8,40,72,96,128
     local -a specs=("$pass $target bf16 $dims" "$pass $target f16 $dims gqa3 causal")
+    local -a variants=("$pass $target bf16 d64 gqa3 causal document bias sink"
+      "$pass $target f16 d64 block_draft softcap")
     if [ "$pass" = bwd ]; then
       specs+=("$pass $target bf16 $dims gqa3 causal det" "$pass $target f16 $dims det")
     fi
-    "$fagen" compile --jobs "$jobs" "${specs[@]/$target/$target$arch}" >/dev/null 2>&1
+    "$fagen" compile --jobs "$jobs" "${specs[@]/$target/$target$arch}" \
+      "${variants[@]/$target/$target$arch}" >/dev/null 2>&1
     for tool in ${FAGEN_TOOLS:-memcheck initcheck racecheck}; do
       if [ "$tool" = racecheck ]; then
         add_racecheck "$target" "$pass" "${specs[@]}"
@@ -229,6 +234,10 @@ sanitize_target() {
       for lengths in "1 1" "13 8" "65 129"; do
         # shellcheck disable=SC2086 # two words
         add_case "$target" "$tool" $lengths "$pass $target $dims" "${specs[@]}"
+      done
+      for lengths in "13 8" "65 129"; do
+        # shellcheck disable=SC2086 # two words
+        add_case "$target" "$tool" $lengths "$pass $target d64, variants" "${variants[@]}"
       done
     done
   done
