@@ -57,8 +57,9 @@ local function narrow() -- to 64 columns: products and exponentials take equally
     short.q_registers, short.q_buffers = true, 1
     main.q_registers, main.q_buffers = true, 1
   end
-  if not mask.trivial then return { short } end -- where tiles meet a mask, level at any length
-  short.longest_keys = 2048
+  if not mask.trivial and score.varied then return { short } end
+  -- Causal the other is 0.95 and 0.98 at 2048 and 4096, 1.04 and 1.03 at 8192 and 16384.
+  short.longest_keys = mask.trivial and 2048 or 4096
   return { short, main }
 end
 
@@ -98,16 +99,30 @@ local function medium() -- to 128 columns
   return { short, fill_registers() }
 end
 
+local function narrow_values(two_q) -- 129 to 192 columns of Q and K, of V 128 at most
+  if score.varied then return { two_q } end
+  local main = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true }
+  if spec.dim_qk <= 160 then
+    main.reason = "causal 1.08 of 128x64 at 4096, 1.13 at 16384; 1.01 and 1.04 of the other"
+    return { { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
+      q_registers = true, longest_keys = mask.trivial and 2048 or 1024,
+      reason = "the next tile's Q arrives early: 1.11 and 1.09 of 128x64 at 512 and 1024, causal 1.04" },
+      main }
+  elseif mask.trivial then -- with 128 keys Q in registers spills
+    return { { warpgroups = 2, keys = 96, stages = 2, q_buffers = 1, strips = 2, turns = true,
+      q_registers = true,
+      reason = "1.09 and 1.05 of 128x64 at 768 and 1024, level at 512; 1.01 of 128x128 at 4096" } }
+  end
+  two_q.longest_keys = 1024
+  main.reason = "0.91 and 0.97 of the other at 512 and 1024, 1.04 at 4096, 1.07 at 16384"
+  return { two_q, main }
+end
+
 local function wide() -- to 192 columns
   local two_q = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 2,
     strips = math.min(v_chunks, 2), turns = true,
     reason = "the next tile's Q arrives early: 1.06 of one Q buffer at 512 keys" }
-  if spec.dim_v <= 128 then
-    if not mask.trivial then return { two_q } end -- 1.05 of 128x128 at 1024, level at 4096
-    two_q.longest_keys = 1024
-    return { two_q, { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
-      reason = "0.95 of the other at 512, 1.01 at 4096; turns +25 %" } }
-  end
+  if spec.dim_v <= 128 then return narrow_values(two_q) end
   local one_q = { warpgroups = 2, keys = 64, stages = 2, q_buffers = 1, strips = 3, turns = true,
     reason = "1.02 to 1.08 of 96 keys, which fill shared memory; 1.05 of two Q buffers at 4096, masked" }
   if not mask.trivial then return { one_q } end
