@@ -53,9 +53,10 @@ local function narrow() -- to 64 columns: products and exponentials take equally
     turns = true,
     reason = "half the barriers a key; as much as 160 registers hold; level with the other at 2048" }
   if widest <= 32 then short.every_peak, main.every_peak = true, true end
-  if widest > 32 and widest <= 48 and score.identity then -- 1.02 to 1.03 of two buffers from 1024 on
+  -- 1.02 to 1.03 of two buffers; at 48 columns 1.00, causal 0.99, and so at 40 in long sequences.
+  if widest > 32 and widest <= 40 and score.identity then
     short.q_registers, short.q_buffers = true, 1
-    main.q_registers, main.q_buffers = true, 1
+    if mask.trivial then main.q_registers, main.q_buffers = true, 1 end
   end
   if not mask.trivial and score.varied then return { short } end
   -- Causal the other is 0.95 and 0.98 at 2048 and 4096, 1.04 and 1.03 at 8192 and 16384.
@@ -101,21 +102,20 @@ end
 
 local function narrow_values(two_q) -- 129 to 192 columns of Q and K, of V 128 at most
   if score.varied then return { two_q } end
-  local main = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true }
-  if spec.dim_qk <= 160 then
-    main.reason = "causal 1.08 of 128x64 at 4096, 1.13 at 16384; 1.01 and 1.04 of the other"
+  local many_keys = { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true }
+  if not mask.trivial then
+    two_q.longest_keys = spec.dim_qk <= 160 and 1024 or 2048
+    many_keys.reason = "1.04 of the other at 4096, 1.07 at 16384; to 160 columns 1.08 and 1.13"
+    return { two_q, many_keys }
+  elseif spec.dim_qk <= 160 then
+    many_keys.reason = "1.01 of the other at 4096, 1.04 at 16384"
     return { { warpgroups = 2, keys = 128, stages = 2, q_buffers = 1, strips = 1, turns = true,
-      q_registers = true, longest_keys = mask.trivial and 2048 or 1024,
-      reason = "the next tile's Q arrives early: 1.11 and 1.09 of 128x64 at 512 and 1024, causal 1.04" },
-      main }
-  elseif mask.trivial then -- with 128 keys Q in registers spills
-    return { { warpgroups = 2, keys = 96, stages = 2, q_buffers = 1, strips = 2, turns = true,
-      q_registers = true,
-      reason = "1.09 and 1.05 of 128x64 at 768 and 1024, level at 512; 1.01 of 128x128 at 4096" } }
+      q_registers = true, longest_keys = 2048,
+      reason = "the next tile's Q arrives early: 1.11 and 1.09 of 128x64 at 512 and 1024" }, many_keys }
   end
-  two_q.longest_keys = 1024
-  main.reason = "0.91 and 0.97 of the other at 512 and 1024, 1.04 at 4096, 1.07 at 16384"
-  return { two_q, main }
+  return { { warpgroups = 2, keys = 96, stages = 2, q_buffers = 1, strips = 2, turns = true,
+    q_registers = true, -- with 128 keys they spill
+    reason = "1.09 and 1.05 of 128x64 at 768 and 1024, 0.99 at 512; 1.01 of 128x128 at 4096" } }
 end
 
 local function wide() -- to 192 columns
@@ -129,6 +129,10 @@ local function wide() -- to 192 columns
   -- Without all maxima the error at 512 keys is 1.10 of that of kernels that split so few keys.
   two_q.every_peak, two_q.longest_keys = true, 768
   if not score.identity then return { two_q, one_q } end -- scores take the registers
+  if widest <= 144 then
+    return { two_q, { warpgroups = 2, keys = 96, stages = 2, q_buffers = 1, strips = 1, turns = true,
+      q_registers = true, reason = "0.99 of 80 keys at 1024, 1.03 at 4096, 1.05 at 16384" } }
+  end
   return { two_q, { warpgroups = 2, keys = 80, stages = 2, q_buffers = 1, strips = 2, turns = true,
     q_registers = true,
     reason = "1.02 of 64 keys and Q in shared memory at 1024, 1.01 at 4096; with 80 keys alone 1.00" } }
