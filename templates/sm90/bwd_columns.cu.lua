@@ -8,6 +8,9 @@
 % local text = require "expr_text"
 % local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
 % local dout_at = tiles.dout_stages == 2 and "at" or "dout_at"
+% -- Additions to memory leave a multiprocessor slowly, and a look at a barrier waits behind them: Q of
+% -- the next visit is awaited before the last additions of this one. Timed with two slices, without `det`.
+% local awaits_ahead = tiles.qk_slices > 1 and not det
 enum {
   OWN_KEYS = KEYS / CONSUMERS, /* whose S and dP a consumer computes */
   QK_SLICES = ${tiles.qk_slices}, /* chunks of dQ and dK a consumer: every CONSUMERS-th */
@@ -197,7 +200,9 @@ ${uniforms}
 const unsigned q_tile = uniform(q + at.buffer * (Q_BYTES / 16));
 const unsigned dout_tile = uniform(dout + ${dout_at}.buffer * (DOUT_BYTES / 16));
 float s[OWN_KEYS / 2], dp[OWN_KEYS / 2];
+%   if not awaits_ahead then
 wait(shared + Q_FULL, at);
+%   end
 wgmma_fence();
 start_scores<DIM_QK>(s, q_tile, k);
 wait(shared + DOUT_FULL, ${dout_at});
@@ -258,6 +263,12 @@ start_dq(dq, uniform(k_left + ${slice} * CONSUMERS * (KEY_CHUNK / 16)), ds_right
 start_sums(dk, q_tile + consumer * (QUERY_CHUNK / 16), ds_columns, any);
 wgmma_wait<2>(dv[0]);
 release(shared + DOUT_EMPTY, ${dout_at});
+%     if awaits_ahead then
+ring_place next = at;
+advance<2>(next);
+if (--left > 0)
+  wait(shared + Q_FULL, next);
+%     end
 wgmma_wait<1>(dq);
 if (consumer + CONSUMERS < QK_CHUNKS)
   add_dq(dq_sum + (consumer + CONSUMERS) * (CHUNK * QUERIES), dq);
@@ -306,6 +317,11 @@ DEVICE void consume(const backward_args &args, const tensor_map &dk_map, const t
   ${walk.bounds}
 % if by_head and not grouped then
   const int head = at_keys.head_kv;
+% end
+% if awaits_ahead then
+  int left = ${walk.visits};
+  if (left > 0)
+    wait(shared + Q_FULL, at);
 % end
   ${walk.open}
     ${capture(visit)}

@@ -57,6 +57,11 @@ function walk.loop(from, to)
   return string.format("for (int tile = %s; tile < %s; ++tile) {", from, to)
 end
 walk.tiles = walk.loop(walk.begin, walk.finish)
+-- How many visits a block makes, if it is more than 0.
+walk.visits = walk.begin == "0" and walk.finish or "(" .. walk.finish .. " - " .. walk.begin .. ")"
+if spec.group > 1 then
+  walk.visits = walk.visits .. (tiles.divided and " * args.members" or " * GROUP")
+end
 walk.runs_in_order = {}
 for i, run in ipairs(runs) do
   walk.runs_in_order[(walk.from_end or walk.down) and #runs + 1 - i or i] = run
