@@ -34,7 +34,7 @@ static const char *const lines[] = {
     "fwd sm80 bf16 d64 shaped,gated,patchwork", /* comparisons of floats, from here on */
     "bwd sm80 bf16 d64 steps,shaped",
     "fwd sm90 bf16 d64 steps,shaped",
-    "bwd sm90 f16 d64 gated,shaped",
+    "bwd sm90 f16 d64 shaped",
 };
 
 static Elf64_Shdr section_at(const cubin *of, int index) {
