@@ -9,8 +9,9 @@
 % local uniforms, position = score.uniforms(require "sm90.names_bwd", mask.pairwise)
 % local dout_at = tiles.dout_stages == 2 and "at" or "dout_at"
 % -- Additions to memory leave a multiprocessor slowly, and a look at a barrier waits behind them: Q of
-% -- the next visit is awaited before the last additions of this one. Timed with two slices, without `det`.
-% local awaits_ahead = tiles.qk_slices > 1 and not det
+% -- the next visit is awaited before the last additions of this one. Timed with two slices, without `det`;
+% -- masks of variants have no register for it.
+% local awaits_ahead = tiles.qk_slices > 1 and not det and not score.varied
 enum {
   OWN_KEYS = KEYS / CONSUMERS, /* whose S and dP a consumer computes */
   QK_SLICES = ${tiles.qk_slices}, /* chunks of dQ and dK a consumer: every CONSUMERS-th */
