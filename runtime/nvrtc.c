@@ -15,6 +15,8 @@ void nvrtc_options_of(nvrtc_options *out, const fa_spec *spec) {
   out->list[0] = out->arch;
   out->list[1] = "--std=c++17";
   out->list[2] = "--ptxas-options=-v"; /* registers, shared memory and spills, into the log */
+  /* It would write to a cache of its own, ours is elsewhere, and what it finds there has no log. */
+  out->list[3] = "--no-cache";
 }
 
 static fa_status check_arch(const nvrtc *library, int arch) {
@@ -68,6 +70,19 @@ static fa_status take_cubin(cubin *out, const nvrtc *library, nvrtcProgram progr
   return cubin_read_entries(out, log);
 }
 
+/* A library too old to have a cache refuses the last option, and is asked without it. */
+static nvrtcResult compile_source(nvrtcProgram *program, const nvrtc *library, const char *source,
+                                  const char *file_name, const nvrtc_options *options) {
+  nvrtcResult code = 0;
+  for (int count = NVRTC_OPTIONS; count >= NVRTC_OPTIONS - 1; --count) {
+    if (*program) library->DestroyProgram(program);
+    code = library->CreateProgram(program, source, file_name, 0, NULL, NULL);
+    if (!code) code = library->CompileProgram(*program, count, options->list);
+    if (code != NVRTC_ERROR_INVALID_OPTION) break;
+  }
+  return code;
+}
+
 fa_status nvrtc_compile(cubin *out, const nvrtc *library, const render_result *text,
                         const fa_spec *spec) {
   char file_name[FA_NAME_MAX + 16];
@@ -80,8 +95,7 @@ fa_status nvrtc_compile(cubin *out, const nvrtc *library, const render_result *t
   /* The name is part of some symbols: one spec, one name, one binary. */
   snprintf(file_name, sizeof file_name, "%s.cu", text->name);
   nvrtc_options_of(&options, spec);
-  nvrtcResult code = library->CreateProgram(&program, text->kernel.text, file_name, 0, NULL, NULL);
-  if (!code) code = library->CompileProgram(program, NVRTC_OPTIONS, options.list);
+  nvrtcResult code = compile_source(&program, library, text->kernel.text, file_name, &options);
   log = program ? read_log(library, program) : NULL;
   if (code)
     status = compile_failure(code, library, &text->kernel, file_name, log ? log : "");

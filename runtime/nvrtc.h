@@ -29,7 +29,7 @@ const char *nvrtc_path(const nvrtc *library);
 fa_status nvrtc_identify(char identity[NVRTC_IDENTITY], const char *path, cache *memory);
 
 /* The options that a spec is compiled with. */
-enum { NVRTC_OPTIONS = 3 };
+enum { NVRTC_OPTIONS = 4 };
 typedef struct nvrtc_options {
   char arch[40];
   const char *list[NVRTC_OPTIONS];

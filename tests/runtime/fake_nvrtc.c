@@ -1,7 +1,7 @@
 /* fake_nvrtc.c: a library with the functions of NVRTC, whose binaries have the kernels of the
    source and no code. It takes no time and needs no toolkit; the environment makes it slow or
-   failing, and FAKE_NVRTC_COUNT names a file that grows by a byte for every compilation. FAKE_MINOR
-   is its minor version. */
+   failing or, with FAKE_NVRTC_OLD, ignorant of --no-cache, and FAKE_NVRTC_COUNT names a file that
+   grows by a byte for every compilation. FAKE_MINOR is its minor version. */
 #include <elf.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { NVRTC_ERROR_INTERNAL_ERROR = 11 };
+enum { NVRTC_ERROR_INVALID_OPTION = 5, NVRTC_ERROR_INTERNAL_ERROR = 11 };
 enum { ENTRIES = 8, NAME = 320, NAMES_BYTES = ENTRIES * NAME + 1 };
 
 typedef struct program {
@@ -72,9 +72,11 @@ EXPORT int nvrtcDestroyProgram(program **p) {
 
 EXPORT int nvrtcCompileProgram(program *p, int count, const char *const *options) {
   if (fault_code(__func__, NVRTC_ERROR_INTERNAL_ERROR)) return NVRTC_ERROR_INTERNAL_ERROR;
+  for (int i = 0; i < count; ++i)
+    if (number("FAKE_NVRTC_OLD", 0) && !strcmp(options[i], "--no-cache"))
+      return NVRTC_ERROR_INVALID_OPTION;
   const char *counter = getenv("FAKE_NVRTC_COUNT");
   int file = counter ? open(counter, O_WRONLY | O_APPEND | O_CREAT, 0600) : -1;
-  (void)count, (void)options;
   if (file >= 0) {
     if (write(file, "+", 1) != 1) abort();
     close(file);

@@ -241,6 +241,31 @@ static void a_compiler_without_output_is_an_error(void **state) {
   forget(&c);
 }
 
+static void a_compiler_without_a_cache_of_its_own_is_asked_again(void **state) {
+  (void)state;
+  const nvrtc *fake;
+  compiled c;
+  expect_ok(nvrtc_open(&fake, FAKE_NVRTC));
+  render(&c, "fwd sm80 bf16 d64");
+  setenv("FAKE_NVRTC_OLD", "1", 1);
+  expect_ok(nvrtc_compile(&c.code, fake, &c.text, &c.spec));
+  unsetenv("FAKE_NVRTC_OLD");
+  assert_true(c.code.num_entries > 0);
+  forget(&c);
+}
+
+/* Where there is a driver, NVRTC has a cache of its own, whose binaries come without a report. */
+static void the_second_compilation_reports_as_much_as_the_first(void **state) {
+  (void)state;
+  compiled first, second;
+  compile(&first, "fwd sm80 bf16 d64");
+  compile(&second, "fwd sm80 bf16 d64");
+  assert_in_range(first.code.entries[0].registers, 8, 255);
+  assert_memory_equal(first.code.entries, second.code.entries, sizeof first.code.entries);
+  forget(&first);
+  forget(&second);
+}
+
 static void code_cut_short_has_all_its_entries_or_is_refused(void **state) {
   (void)state;
   compiled c;
@@ -317,6 +342,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(builtins_are_found_beside_the_library),
       cmocka_unit_test(missing_builtins_are_named),
       cmocka_unit_test(a_compiler_without_output_is_an_error),
+      cmocka_unit_test(a_compiler_without_a_cache_of_its_own_is_asked_again),
+      cmocka_unit_test(the_second_compilation_reports_as_much_as_the_first),
       cmocka_unit_test(code_cut_short_has_all_its_entries_or_is_refused),
       cmocka_unit_test(two_processes_make_the_same_code),
       cmocka_unit_test(threads_compile_at_the_same_time),
