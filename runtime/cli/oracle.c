@@ -478,7 +478,6 @@ static void put_copy(course *c, int at, int slopes, int from) {
 static void run_step(course *c, const step *now, int at, int slopes) {
   const int *takes = now->takes, count = values_taken(now->does);
   const double a = count > 0 ? c->values[takes[0]] : 0, b = count > 1 ? c->values[takes[1]] : 0;
-  outcome of;
   if (count == 0)
     put_leaf(c, at, slopes, leaf_value(c, now), now->slope);
   else if (now->does == TABLE)
@@ -486,7 +485,7 @@ static void run_step(course *c, const step *now, int at, int slopes) {
   else if (count == 3)
     put_copy(c, at, slopes, a != 0 ? takes[1] : takes[2]);
   else {
-    of = count == 1 ? of_one(now->does, a) : of_two(now->does, a, b);
+    outcome of = count == 1 ? of_one(now->does, a) : of_two(now->does, a, b);
     if (now->does == TANH && c->on_gpu) of.value = on_grid(of.value);
     put_outcome(c, at, slopes, of, takes);
   }

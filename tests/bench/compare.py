@@ -242,9 +242,10 @@ def print_head(markdown):
 
 def print_short(runs):
     """For a README: a line for each pass, dimension and mask, a column for each length; fagen's TFLOP/s and,
-    in brackets, the ratio to the best of the others. Then a line for each cell that is not of that form."""
+    in brackets, the ratio to the best of the others. Then a line for each cell that is not of that form. The
+    deterministic backward stands beside fagen's default."""
     lengths = sorted({run["cell"]["seqlen"] for run in runs if is_regular(run["cell"])})
-    series, rest = {}, {}
+    series, ordered, rest = {}, {}, {}
     for run in runs:
         medians, ratios = summary(run)
         if "fagen" not in medians or "best" not in ratios:
@@ -253,17 +254,26 @@ def print_short(runs):
         cell = run["cell"]
         which = {"fwd": "forward", "bwd": "backward"}[run["pass"]]
         case = f"D = {cell['dim']}, {'causal' if cell['causal'] else 'full'}"
+        sizes = "B = {batch}, H = {heads}/{heads_kv}, S = {seqlen}".format(**cell)
         if is_regular(cell):
             series.setdefault(f"{which}, {case}", {})[cell["seqlen"]] = figure
         else:
-            sizes = "B = {batch}, H = {heads}/{heads_kv}, S = {seqlen}".format(**cell)
             rest.setdefault(f"{case}, {sizes}", {})[which] = figure
-    print_table([f"S = {n}" for n in lengths], lengths, series)
-    print_table(["forward", "backward"], ["forward", "backward"], rest)
+        if "fagen_det" in medians:
+            figure = f"{medians['fagen_det']:.0f} ({medians['fagen_det'] / medians['fagen']:.2f})"
+            if is_regular(cell):
+                ordered.setdefault(case, {})[cell["seqlen"]] = figure
+            else:
+                rest[f"{case}, {sizes}"]["det"] = figure
+    print_table("TFLOP/s (of the best other)", [f"S = {n}" for n in lengths], lengths, series)
+    if ordered:
+        print_table("deterministic backward (of the default)", [f"S = {n}" for n in lengths], lengths, ordered)
+    print_table("TFLOP/s (of the best other)", ["forward", "backward", "deterministic (of the default)"],
+                ["forward", "backward", "det"], rest)
 
 
-def print_table(titles, columns, lines):
-    print("\n| TFLOP/s (of the best other) | " + " | ".join(titles) + " |\n|---|" + "---|" * len(titles))
+def print_table(heading, titles, columns, lines):
+    print(f"\n| {heading} | " + " | ".join(titles) + " |\n|---|" + "---|" * len(titles))
     for line in sorted(lines, key=lambda line: line.startswith("backward")):
         print(f"| {line} | " + " | ".join(lines[line].get(column, "-") for column in columns) + " |")
     print()
