@@ -14,7 +14,8 @@ export FA_CACHE_DIR=
 
 # Pairs of entries that have the same tile: spec, entry without a mask, entry under causal.
 cat >"$folder/pairs" <<'END'
-fwd sm90 bf16 d64: short main
+fwd sm90 bf16 d64: short short
+fwd sm90 bf16 d64: main main
 fwd sm90 bf16 d128: short short
 fwd sm90 bf16 d128: main main
 fwd sm90 bf16 d256: main main
