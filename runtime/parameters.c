@@ -90,15 +90,16 @@ static const char *print_range(char range[NAME_BYTES], const variant_param *para
 
 static fa_status check_scalar(const fa_kernel *kernel, int slot, const fa_param *given) {
   const variant_param *param = &kernel->params.items[slot];
-  const char *name = placed_name(kernel, slot);
   char range[NAME_BYTES];
   double value = given->value, as_float = (double)(float)value;
   int whole = value >= INT32_MIN && value <= INT32_MAX && value == floor(value);
   if (given->data || given->length)
-    return fail(FA_INVALID, "%s: data or length is set; a scalar is given by its value", name);
+    return fail(FA_INVALID, "%s: data or length is set; a scalar is given by its value",
+                placed_name(kernel, slot));
   if (!isfinite(value) || (param->is_int && !whole) || !within_limits(param, value) ||
       (!param->is_int && !(isfinite(as_float) && within_limits(param, as_float))))
-    return fail(FA_INVALID, "%s: %g; must be %s", name, value, print_range(range, param));
+    return fail(FA_INVALID, "%s: %g; must be %s", placed_name(kernel, slot), value,
+                print_range(range, param));
   return FA_OK;
 }
 
@@ -116,18 +117,19 @@ static int64_t elements_of(const variant_param *param, const fa_args *args, cons
 static fa_status check_sized(const fa_kernel *kernel, int slot, const fa_param *given,
                              const fa_args *args) {
   const variant_param *param = &kernel->params.items[slot];
-  const char *name = placed_name(kernel, slot);
   int64_t rows = param->per == PARAM_PER_HEAD ? args->heads_q : 1, length = given->length;
   if (rows == 0 && length == 0) return FA_OK;
   if (rows == 0 || length < rows || length % rows)
-    return fail(FA_INVALID, "%s: length %lld; must be %s%s, which is 1 or more", name,
-                (long long)length, param->per ? "heads_q * " : "", param->size);
+    return fail(FA_INVALID, "%s: length %lld; must be %s%s, which is 1 or more",
+                placed_name(kernel, slot), (long long)length, param->per ? "heads_q * " : "",
+                param->size);
   if (param->longest && length / rows > param->longest)
-    return fail(FA_INVALID, "%s: %s %lld; must be at most %lld", name, param->size,
-                (long long)(length / rows), (long long)param->longest);
-  return length / rows <= INT32_MAX ? FA_OK
-                                    : fail(FA_INVALID, "%s: %s %lld; must be at most %d", name,
-                                           param->size, (long long)(length / rows), INT32_MAX);
+    return fail(FA_INVALID, "%s: %s %lld; must be at most %lld", placed_name(kernel, slot),
+                param->size, (long long)(length / rows), (long long)param->longest);
+  return length / rows <= INT32_MAX
+             ? FA_OK
+             : fail(FA_INVALID, "%s: %s %lld; must be at most %d", placed_name(kernel, slot),
+                    param->size, (long long)(length / rows), INT32_MAX);
 }
 
 static fa_status check_table(const fa_kernel *kernel, int slot, const fa_param *given,

@@ -73,8 +73,9 @@ if tiles.wide then
   if bytes() > block_bytes then tiles.dout_stages = 1 end
   tiles.shared_bytes = bytes()
 else
-  -- Changed scores need some registers of their own. At 64 columns, with four steps of V they spill,
-  -- other masks than causal too; with one those whose derivative is kept, or that look in a table.
+  -- Changed scores need some registers of their own: two steps of V are left. At 64 columns, where S and
+  -- dP are twice as large, every variant has one at most, and none where a derivative is a factor or
+  -- pairs look in a table: with more, loops spill.
   local most = score.identity and tiles.v_steps or 2
   if score.varied and widest <= 64 then
     most = score.unit_derivative and not score.tables and 1 or 0

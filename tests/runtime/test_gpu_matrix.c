@@ -75,7 +75,6 @@ static const char *const variants[] = {
     "fwd,bwd sm90 bf16 d64 causal document",
     "bwd sm90 bf16 d128 gqa4 causal document",
     "bwd sm90 f16 d256 dilated alibi",
-    "bwd sm90 bf16 d256 document",
     "bwd sm80 bf16 d64,128 bias",
     "bwd sm80 f16 d72 gqa2 causal det document bias sink",
     "bwd sm80 f16 d256 cc86 tables",
@@ -84,8 +83,8 @@ static const char *const variants[] = {
     "bwd sm90 bf16 d256 steps",
 };
 
-/* The most bytes of spill stores of an entry. Of sm80 only terms of several masks and the gradients of
-   large tables take any: 8 to 32 bytes. */
+/* The most bytes of spill stores of an entry. Of sm80 only the terms of several masks and places in a
+   table take any: 8 and 16 bytes. */
 static int allowed_spill(const fa_spec *spec) {
   if (spec->target == FA_TARGET_SM90) return 128;
   return spec->variants[0] ? 32 : 0;
